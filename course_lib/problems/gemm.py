@@ -1,0 +1,120 @@
+"""Matrix multiplication, C = A·Bᵀ, with both operands contiguous along k."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from course_lib.problems.base import (
+    Arrays,
+    LaunchShape,
+    Problem,
+    generator,
+    place,
+    require_positive,
+    to_numpy,
+)
+
+_UNIT_ROUNDOFF = 2.0**-24  # half a unit in the last place of an IEEE binary32 significand
+
+
+class Gemm(Problem):
+    """C = A·Bᵀ with A ``m×k``, B ``n×k`` and C ``m×n``, all row-major float32.
+
+    The kernel is ``(const float* A, const float* B, float* C, int m, int n, int k)`` on the grid
+    ``(n / tile_n, m / tile_m)`` of the kernel's tile ``tile_m × tile_n`` (64×64 where it has
+    none), rounded up. Elements of A and B are uniform in [-1, 1). The reference is a float64
+    product of the same float32 inputs.
+
+    **Tolerance.** Every element may differ from the reference by ``4·(k + 8)·2⁻²⁴``. Summing k such
+    products in float32 is typically off by about ``0.15·k·2⁻²⁴``, in whatever order and with or
+    without fused multiply-adds, so a right kernel never comes near it; one product left out
+    (about 0.25), a stale panel, or operands rounded to TF32 or half are all far outside.
+
+    Raises:
+        ValueError: for sizes that aren't positive, or a ``dtype`` that isn't there yet.
+    """
+
+    name = "matrix multiplication"
+    default_tile = (64, 64)
+
+    def __init__(self, m: int, n: int, k: int, dtype: str = "float32", seed: int = 0) -> None:
+        require_positive(m=m, n=n, k=k)
+        if dtype != "float32":
+            raise ValueError(f'Gemm has dtype="float32" so far, not {dtype!r}')
+        self.m, self.n, self.k, self.dtype, self.seed = m, n, k, dtype, seed
+
+    def parameters(self) -> dict[str, Any]:
+        return {"m": self.m, "n": self.n, "k": self.k, "dtype": self.dtype, "seed": self.seed}
+
+    @property
+    def tolerance(self) -> float:
+        """Largest permitted difference from the float64 reference, per element."""
+        return 4.0 * (self.k + 8) * _UNIT_ROUNDOFF
+
+    def inputs(self, xp: Any = np, iteration: int = 0) -> Arrays:
+        return {
+            "A": place(xp, self._matrix(iteration, 0, self.m)),
+            "B": place(xp, self._matrix(iteration, 1, self.n)),
+        }
+
+    def _matrix(self, iteration: int, stream: int, rows: int) -> np.ndarray:
+        values = generator(self.seed, iteration, stream).random((rows, self.k), dtype=np.float32)
+        values *= 2
+        values -= 1
+        return values
+
+    def outputs(self, xp: Any = np) -> Arrays:
+        # Not a number until written: an element that the kernel forgets cannot pass for a result.
+        return {"C": xp.full((self.m, self.n), np.nan, dtype=np.float32)}
+
+    def arguments(self, kernel: LaunchShape | None, inputs: Arrays, outputs: Arrays) -> list[Any]:
+        sizes = [np.int32(self.m), np.int32(self.n), np.int32(self.k)]
+        return [inputs["A"], inputs["B"], outputs["C"], *sizes]
+
+    def grid(self, kernel: LaunchShape | None = None) -> tuple[int, ...]:
+        tile = self.tile(kernel) or self.default_tile
+        return (-(-self.n // tile[1]), -(-self.m // tile[0]))
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        return {"C": inputs["A"].astype(np.float64) @ inputs["B"].astype(np.float64).T}
+
+    def compare(self, outputs: Arrays, reference: Arrays) -> tuple[bool, float, str]:
+        difference = abs(outputs["C"].astype(np.float64) - reference["C"])
+        bad = to_numpy(~(difference <= self.tolerance))  # written so that a NaN is bad
+        if not bad.any():
+            return True, float(difference.max()), ""
+        row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+        got, right = float(outputs["C"][row, column]), float(reference["C"][row, column])
+        text = f"C[{row}, {column}] is {got:.6g}, it should be {right:.6g}"
+        if np.isnan(got):
+            text += "; it was never written, or was computed from such a value"
+        largest = to_numpy(difference).max()
+        error = float("inf") if np.isnan(largest) else float(largest)
+        return False, error, text + f". {int(bad.sum())} of {bad.size} elements are wrong"
+
+    def small(self) -> Gemm:
+        m, n, k = (_shrink(size) for size in (self.m, self.n, self.k))
+        return Gemm(m, n, k, self.dtype, self.seed)
+
+    def awkward(self) -> list[Problem]:
+        return [Gemm(128, 128, k, self.dtype, self.seed) for k in (32, 64, 96, 224)]
+
+    def bytes_moved(self) -> int:
+        return 4 * (self.m * self.k + self.n * self.k + self.m * self.n)
+
+    def flops(self) -> int:
+        """Floating-point operations of the product: one multiply and one add per term."""
+        return 2 * self.m * self.n * self.k
+
+    def tile_of(self, array_name: str, byte_offset: int, block: int) -> int | None:
+        """The column k at which a load starts; tiles of one block are ordered by it."""
+        if array_name not in ("A", "B"):
+            return None
+        return byte_offset // 4 % self.k
+
+
+def _shrink(size: int) -> int:
+    """At most 511, the same modulo 256: what divided by a tile of up to 256 still does."""
+    return size if size <= 256 else 256 + size % 256
