@@ -1,0 +1,136 @@
+"""What translated kernels and the run-time agree on: two records, address windows, yield reasons.
+
+A kernel becomes one native function ``i32 step(ptr thread, ptr block)``.  It runs one thread until
+that thread needs somebody else (a barrier, a shuffle), ends, faults, or has used its fuel, and
+returns the reason (``Y_*``).  Everything the two sides exchange lies in two records of 64-bit
+slots: the thread record (``T_*``) and the block record (``B_*``).
+
+Addresses: the top bits (from ``WINDOW_SHIFT``) of a 64-bit generic address name a window.  A table
+(``B_TABLE``) holds host base and byte size of each, so one comparison checks any access:
+window 0 (null) has size 0.  Shared and local addresses are plain 32-bit offsets.
+"""
+
+from __future__ import annotations
+
+# --- thread record: 64-bit slots ------------------------------------------------------------
+T_RESUME = 0  # resume point: 0 = start of the kernel; written by step at each yield
+T_A0, T_A1, T_A2, T_A3, T_A4, T_A5 = 2, 3, 4, 5, 6, 7  # arguments of the yield
+T_R0, T_R1 = 8, 9  # results that the run-time leaves for the resumed thread
+T_CLOCK = 10  # virtual cycles (timed build: in and out at every yield and run-time call)
+T_SITE = 11  # site (index into Module.sites) of the yield or of the fault
+T_THREAD = 12  # linear index in the block
+T_TID_X, T_TID_Y, T_TID_Z = 13, 14, 15
+T_LANE, T_WARP = 16, 17
+T_STALL = 18  # timed build: cycles this thread waited for registers; added to, zeroed by run-time
+T_FUEL = 19  # back edges left before Y_FUEL; refilled by the run-time
+T_RUNTIME = 20  # slots 20 to 31 belong to the run-time
+T_LIVE = 32  # from here: live registers across a yield (CompiledKernel.thread_slots in all)
+
+# --- block record: 64-bit slots -------------------------------------------------------------
+B_CTAID_X, B_CTAID_Y, B_CTAID_Z = 0, 1, 2
+B_NTID_X, B_NTID_Y, B_NTID_Z = 3, 4, 5
+B_NCTAID_X, B_NCTAID_Y, B_NCTAID_Z = 6, 7, 8
+B_SHARED = 9  # host pointer of the shared memory (static, then dynamic), 64-byte aligned or more
+B_SHARED_BYTES = 10  # static + dynamic
+B_LOCAL = 11  # host pointer: local memory of thread 0; thread t is at t * B_LOCAL_BYTES
+B_LOCAL_BYTES = 12  # per thread (CompiledKernel.local_bytes)
+B_PARAMETERS = 13  # host pointer of the packed kernel parameters
+B_TABLE = 14  # host pointer of the window table: (host base, bytes) pairs of i64
+B_TABLE_COUNT = 15  # number of windows in the table
+B_VALID = 16  # host pointer: one byte per shared byte, 1 = written (0: recorded when read)
+B_STALLS = 17  # timed build: host pointer of i64[number of sites], waited cycles per lane
+B_COUNTERS = 18  # timed build: host pointer of i64[C_COUNT]
+B_SHARED_LATENCY = 19  # timed build: cycles from a shared load to its value
+B_SM = 20  # %smid
+B_SM_COUNT = 21  # %nsmid
+B_RUNTIME = 32  # slots from here belong to the run-time
+B_SLOTS = 256  # size of the record
+
+# --- address windows ------------------------------------------------------------------------
+WINDOW_SHIFT = 40
+WINDOW_MASK = (1 << WINDOW_SHIFT) - 1
+WINDOW_NULL = 0
+WINDOW_SHARED = 1  # table entry: this block's shared memory
+WINDOW_LOCAL = 2  # table entry: (0, B_LOCAL_BYTES); step adds the thread's own base
+WINDOW_PARAMETERS = 3
+WINDOW_GLOBALS = 4  # __device__ and __constant__ variables and string literals of the module
+WINDOW_USER = 5  # first array argument; one window for each
+
+# --- yield reasons: what step returns -------------------------------------------------------
+Y_EXIT = 0
+Y_BARRIER = 1  # A0 barrier id, A1 thread count (0 = all), A2 predicate, A3 REDUCE_*; R0 result
+Y_ARRIVE = 2  # as Y_BARRIER, but the thread goes on
+Y_SHUFFLE = 3  # A0 SHUFFLE_*, A1 value, A2 lane operand, A3 clamp/mask, A4 members; R0 value, R1 ok
+Y_SYNCWARP = 4  # A4 members
+Y_VOTE = 5  # A0 VOTE_*, A1 value or predicate, A4 members; R0 result, R1 predicate
+Y_FUEL = 6  # T_FUEL is 0
+Y_SLEEP = 7  # nanosleep: A0 nanoseconds
+Y_ERROR = 8  # A0 F_*, A1 address, A2 bytes, A3 alignment, A4 ACCESS_*
+Y_MBARRIER = 9  # reserved: wait for a phase of an mbarrier
+Y_MATRIX = 10  # reserved: mma, wmma, ldmatrix
+Y_WGMMA = 11  # reserved
+
+REDUCE_NONE, REDUCE_POPC, REDUCE_AND, REDUCE_OR = 0, 1, 2, 3
+SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BFLY, SHUFFLE_IDX = 0, 1, 2, 3
+
+# Modes of Y_VOTE.
+VOTE_BALLOT, VOTE_ANY, VOTE_ALL, VOTE_UNI = 0, 1, 2, 3
+MATCH_ANY, MATCH_ALL = 10, 11
+ACTIVE_MASK = 20  # A4 = 0: the lanes that are here together
+ELECT = 21  # R0 lowest member lane, R1 = 1 for that lane
+REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR = 30, 31, 32, 33, 34, 35
+REDUX_SIGNED = 10  # added to a REDUX_* mode for signed 32-bit values (A1 sign-extended)
+
+# --- faults: A0 of Y_ERROR ------------------------------------------------------------------
+F_SHARED = 1  # shared access out of bounds or misaligned: A1 is a plain offset
+F_LOCAL = 2  # the same for local memory
+F_GLOBAL = 3  # global or generic access: A1 is the windowed address
+F_TRAP = 4
+F_ASSERT = 5  # A1 message, A2 file, A3 line, A5 function: host pointers of NUL-terminated text
+F_BRANCH = 6  # brx index outside its table
+F_DIVIDE = 7  # reported through rt_divide (a warning); never yielded
+F_UNSUPPORTED = 8
+
+ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_COPY = 0, 1, 2, 3
+
+# --- counters of the timed build (per lane; divide by 32 for warp instructions) -------------
+C_INSTRUCTIONS = 0
+C_GLOBAL_LOAD_BYTES = 1
+C_GLOBAL_STORE_BYTES = 2
+C_SHARED_LOAD_BYTES = 3
+C_SHARED_STORE_BYTES = 4
+C_FLOPS = 5  # an fma counts two, per element of a packed operation
+C_INTEGER_OPS = 6
+C_COPY_BYTES = 7  # bytes that asynchronous copies write
+C_COUNT = 16
+
+# --- run-time functions that translated code may call ---------------------------------------
+# All take (ptr block, ptr thread, i64...).  Nothing else but the libm functions of jit.py resolves.
+RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
+    # shared offset, host source, bytes, source bytes, site, windowed source address
+    "rt_copy_async": ("void", 6),
+    "rt_copy_commit": ("void", 0),
+    "rt_copy_wait": ("void", 2),  # groups that may stay pending, site
+    "rt_printf": ("i64", 3),  # host format pointer, host argument pointer, site
+    "rt_shared_uninitialised": ("void", 3),  # shared offset, bytes, site
+    "rt_divide": ("void", 1),  # site: an integer division by zero was met
+    # timed build only:
+    "rt_global_load": ("i64", 3),  # windowed address, bytes, site -> cycle when the data is there
+    "rt_global_store": ("void", 3),  # windowed address, bytes, site
+}
+
+# --- issue cost per opcode class (cycles of one scheduler per warp instruction) -------------
+# 32 lanes wide for float32, 16 for integer and logic, 16 for conversions; double at half rate.
+ISSUE_COST: dict[str, int] = {
+    "float32": 1,
+    "float16": 1,
+    "float64": 2,
+    "integer": 2,
+    "special": 8,
+    "convert": 2,
+    "move": 1,
+    "memory": 1,
+    "control": 1,
+    "warp": 2,
+    "free": 0,
+}
