@@ -1,0 +1,207 @@
+"""Lessons 00 to 03: their kernels, read out of the notebooks, do what the text says of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from course_lib import Gemm, PipelineModel, TileReduction, compile_kernel, verify
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+LESSONS = ("00_the_machine", "01_one_buffer", "02_asynchronous_copies", "03_two_buffers")
+ORDERS = ("round_robin", "one_last", "one_first", "random")
+LANDINGS = ("early", "late", "random")
+LITTLE_WORK = {"WORK": 1}  # the amount of arithmetic per word decides time, not results
+
+
+def cells(lesson: str) -> list[dict]:
+    return json.loads((NOTEBOOKS / f"{lesson}.ipynb").read_text())["cells"]
+
+
+def source_of(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+@functools.cache
+def kernel(lesson: str, name: str, **defines: int):
+    """The kernel of that name, with the options of its %%cuda line and then `defines`."""
+    for cell in cells(lesson):
+        first, _, source = source_of(cell).partition("\n")
+        words = shlex.split(first)
+        if words[:2] != ["%%cuda", name]:
+            continue
+        own = dict(word[2:].split("=") for word in words if word.startswith("-D"))
+        if "WORK" in own:
+            own |= LITTLE_WORK
+        tile = re.search(r"--tile (\d+)x(\d+)", first)
+        return compile_kernel(
+            source,
+            name,
+            defines={**own, **defines},
+            threads=256,
+            tile=tuple(map(int, tile.groups())) if tile else None,
+        )
+    raise LookupError(f"{lesson} has no kernel {name}")
+
+
+def outcomes(of, problem, orders=ORDERS, landings=LANDINGS) -> set[tuple[str, bool]]:
+    """(landing, whether the result was right) of every warp order and landing policy."""
+    return {
+        (landing, verify(of, problem, device="virtual", order=order, landing=landing).ok)
+        for order in orders
+        for landing in landings
+    }
+
+
+RIGHT_REDUCTIONS = [
+    ("00_the_machine", "read_all", {}),
+    ("01_one_buffer", "one_buffer", {}),
+    ("02_asynchronous_copies", "one_buffer_async", {}),
+    ("02_asynchronous_copies", "one_buffer", {}),
+    ("02_asynchronous_copies", "two_groups", {}),
+    ("02_asynchronous_copies", "two_groups", {"FIRST": 0}),
+    ("03_two_buffers", "one_buffer_async", {}),
+    ("03_two_buffers", "two_buffers", {}),
+    ("03_two_buffers", "two_buffers", {"PENDING": 0}),
+    ("03_two_buffers", "two_arrays", {}),
+    ("03_two_buffers", "two_arrays", {"STORE_EARLY": 0}),
+    ("03_two_buffers", "fill_both", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("lesson", "name", "defines"), RIGHT_REDUCTIONS, ids=lambda value: str(value)
+)
+def test_right_kernels_are_right_under_every_order_and_landing(lesson, name, defines):
+    of = kernel(lesson, name, **defines)
+    for tiles in (1, 2, 5):  # fewer tiles than buffers, as many, and an odd number
+        results = outcomes(of, TileReduction.of_tiles(tiles, blocks=2))
+        assert results == {(landing, True) for landing in LANDINGS}, f"{tiles} tiles"
+
+
+@pytest.mark.parametrize(
+    ("lesson", "name", "defines"),
+    [
+        ("01_one_buffer", "gemm_one_buffer", {}),
+        ("03_two_buffers", "gemm_two_buffers", {}),
+        ("03_two_buffers", "gemm_two_buffers", {"PENDING": 0}),
+    ],
+    ids=lambda value: str(value),
+)
+def test_right_products_are_right_from_one_panel_up(lesson, name, defines):
+    of = kernel(lesson, name, **defines)
+    for k in (32, 64, 160):
+        results = outcomes(of, Gemm(64, 128, k), orders=("one_last", "random"))
+        assert results == {(landing, True) for landing in LANDINGS}, f"k = {k}"
+
+
+WRONG_WHEN_LATE = [
+    ("02_asynchronous_copies", "forgets_to_wait", {}),
+    ("02_asynchronous_copies", "two_groups", {"SECOND": 1}),
+    ("02_asynchronous_copies", "two_groups", {"FIRST": 2}),
+]
+
+
+@pytest.mark.parametrize(
+    ("lesson", "name", "defines"), WRONG_WHEN_LATE, ids=lambda value: str(value)
+)
+def test_a_missing_wait_is_wrong_under_late_landing_and_lucky_under_early(lesson, name, defines):
+    results = outcomes(
+        kernel(lesson, name, **defines),
+        TileReduction.of_tiles(5, blocks=2),
+        landings=("early", "late"),
+    )
+    assert results == {("early", True), ("late", False)}
+
+
+def test_forgetting_to_wait_is_the_only_edit_of_that_kernel():
+    bodies = {
+        source_of(cell).split(None, 2)[1]: source_of(cell)
+        for cell in cells("02_asynchronous_copies")
+        if source_of(cell).startswith("%%cuda")
+    }
+    right = bodies["one_buffer_async"].replace("one_buffer_async", "forgets_to_wait").splitlines()
+    wrong = bodies["forgets_to_wait"].splitlines()
+    missing = [line for line in right if line not in wrong]
+    assert len(right) == len(wrong) + 1
+    assert [line.split(";")[0].strip() for line in missing] == ["__pipeline_wait_prior(0)"]
+
+
+@pytest.mark.parametrize("name", ["one_buffer", "one_buffer_async"])
+def test_a_kernel_that_is_shown_again_is_the_same(name):
+    shown = {
+        source_of(cell)
+        for lesson in LESSONS
+        for cell in cells(lesson)
+        if source_of(cell).startswith(f"%%cuda {name} ")
+    }
+    assert len(shown) == 1
+
+
+def test_an_unguarded_prologue_reads_past_the_end_with_one_tile_only():
+    careless = kernel("03_two_buffers", "fill_both", GUARD=0)
+    for tiles in (2, 3):
+        few = TileReduction.of_tiles(tiles, blocks=1)
+        assert outcomes(careless, few) == {(landing, True) for landing in LANDINGS}
+    verdict = verify(careless, TileReduction.of_tiles(1, blocks=1), device="virtual")
+    assert not verdict.ok
+    line = next(
+        number
+        for number, text in enumerate(careless.source.splitlines(), 1)
+        if "__pipeline_memcpy_async" in text
+    )
+    assert "bounds" in str(verdict)
+    assert f"line {line}" in str(verdict)
+
+
+def test_register_prefetch_costs_registers():
+    early = kernel("03_two_buffers", "two_arrays", WORK=24)
+    late = kernel("03_two_buffers", "two_arrays", WORK=24, STORE_EARLY=0)
+    assert late.resources.registers > early.resources.registers
+
+
+def test_two_buffers_take_twice_the_shared_memory_and_no_more():
+    one = kernel("03_two_buffers", "one_buffer_async").resources
+    two = kernel("03_two_buffers", "two_buffers").resources
+    assert (one.shared_bytes, two.shared_bytes) == (16384, 32768)
+
+
+@pytest.mark.parametrize(("load", "compute"), [(900, 300), (500, 220)])
+def test_the_numbers_in_the_questions_are_the_models(load, compute):
+    one, two = (PipelineModel(load, compute, stages=stages, tiles=64) for stages in (1, 2))
+    assert one.iteration_cycles() == pytest.approx(load + compute)
+    assert two.iteration_cycles() == pytest.approx(max(load, compute))
+    assert two.uncovered_latency() == pytest.approx(max(0, load - compute))
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_every_lesson_has_its_parts(lesson):
+    text = {"markdown": "", "code": ""}
+    for cell in cells(lesson):
+        text[cell["cell_type"]] += source_of(cell) + "\n"
+    assert "**Question:" in text["markdown"]
+    assert "what changed" in text["markdown"]
+    assert "<details>" in text["markdown"] and "</details>" in text["markdown"]
+    assert "**Predict" in text["markdown"]
+    assert re.search(r"^(predicted_\w+) = None", text["code"], re.MULTILINE)
+    assert "check_prediction(" in text["code"]
+    assert "%%cuda " in text["code"]
+    assert "verify(" in text["code"]
+    assert "trace(" in text["code"] and "model=" in text["code"]
+
+
+def test_a_prediction_is_compared_only_after_it_was_asked_for():
+    for lesson in LESSONS:
+        asked: set[str] = set()
+        for cell in cells(lesson):
+            if cell["cell_type"] != "code":
+                continue
+            source = source_of(cell)
+            for name in re.findall(r"check_prediction\((\w+)", source):
+                assert name in asked, f"{lesson}: {name} is compared before it is asked for"
+            asked |= set(re.findall(r"^(predict\w+) = None", source, re.MULTILINE))
