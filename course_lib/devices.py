@@ -148,7 +148,7 @@ def resolve(device: str = "auto", kernel: Any = None) -> tuple[str, str]:
         found = gpu()
         return "gpu", f"there is an {found.name}" if found else ""
     if device == "gpu":
-        raise NoGpu(f"{obstacle}. The virtual GPU can run it: device=\"virtual\".")
+        raise NoGpu(f'{obstacle}. The virtual GPU can run it: device="virtual".')
     return "virtual", obstacle
 
 

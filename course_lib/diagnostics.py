@@ -50,7 +50,9 @@ class CompileError(Exception):
     `str(error)` is what a learner reads.
     """
 
-    def __init__(self, diagnostics: Iterable[Diagnostic], source: str = "", title: str = "") -> None:
+    def __init__(
+        self, diagnostics: Iterable[Diagnostic], source: str = "", title: str = ""
+    ) -> None:
         found = list(diagnostics)
         self.diagnostics = sorted(found, key=lambda d: d.severity != "error")
         self.source = source
@@ -61,7 +63,13 @@ class CompileError(Exception):
         errors = [d for d in self.diagnostics if d.severity == "error"] or self.diagnostics
         count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
         title = self.title or f"The cell did not compile ({count})."
-        return "\n\n".join([title, *(d.shown(self.source) for d in errors)])
+        shown, said = [title], set()
+        for diagnostic in errors:
+            if diagnostic.hint in said:  # several errors of one cause need one hint
+                diagnostic = replace(diagnostic, hint="")
+            said.add(diagnostic.hint)
+            shown.append(diagnostic.shown(self.source))
+        return "\n\n".join(shown)
 
     def __reduce__(self) -> tuple:
         return (CompileError, (self.diagnostics, self.source, self.title))
@@ -83,7 +91,7 @@ _HEADERS: tuple[tuple[str, str], ...] = (
     (r"__(half|float2half|half2float|hadd|hmul|hfma|low2|high2)\w*|half2?", "cuda_fp16.h"),
     (r"__nv_bfloat16\w*|__(float2bfloat16|bfloat162float)\w*", "cuda_bf16.h"),
     (r"__nv_fp8\w*", "cuda_fp8.h"),
-    (r"nvcuda|wmma|fragment|load_matrix_sync|store_matrix_sync|mma_sync", "mma.h"),
+    (r"\w*wmma_?\w*|nvcuda|fragment|load_matrix_sync|store_matrix_sync|mma_sync", "mma.h"),
     (r"cooperative_groups|cg|this_thread_block|thread_block", "cooperative_groups.h"),
     (r"ptx|cp_async_bulk\w*|mbarrier_\w+|fence_\w+", "cuda/ptx"),
     (r"barrier|memcpy_async|aligned_size_t", "cuda/barrier"),
@@ -111,8 +119,7 @@ def header_for(name: str) -> str | None:
 
 _UNKNOWN_NAME = (
     re.compile(r'identifier "(?:\w+::)*(\w+)" is undefined'),
-    re.compile(r'name must be a namespace|namespace "(?:\w+::)*\w*" has no member "(\w+)"'),
-    re.compile(r'name followed by "::" must be a class or namespace name()'),
+    re.compile(r'(?:namespace|class) "[^"]*" has no member "(\w+)"'),
 )
 
 _HINTS: tuple[tuple[str, str], ...] = (
@@ -138,7 +145,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "`--arch` on the %%cuda line, or use an instruction that it has.",
     ),
     (
-        r"calling a __host__ function",
+        r"calling a __host__ function|without execution space annotations",
         "a function that a kernel calls needs `__device__` in front of it.",
     ),
     (
@@ -146,7 +153,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "look at the end of the line before the caret: a semicolon or a bracket is missing.",
     ),
     (
-        r"at end of input|reached end of file|expected a \"}\"",
+        r'at end of input|reached end of file|expected a "}"',
         "a brace that was opened is not closed: count { and }.",
     ),
     (
@@ -165,7 +172,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "`(unsigned)__cvta_generic_to_shared(p)`.",
     ),
     (
-        r"Arguments mismatch for instruction|Parsing error near|Unknown modifier|Illegal operand",
+        r"Arguments mismatch for instruction|Parsing error near|Unknown modifier|Illegal operand"
+        r"|Not a name of any known instruction|Unexpected instruction types",
         "the text inside asm(...) is not an instruction that the assembler knows in this form: "
         "compare it with the PTX manual, letter by letter, and check that each line ends with `;`.",
     ),
@@ -185,9 +193,10 @@ def hint_for(message: str) -> str:
     """What to do about a compiler's message, or "" where no row of the tables fits."""
     for pattern in _UNKNOWN_NAME:
         found = pattern.search(message)
-        if found and found.group(1):
-            header = header_for(found.group(1))
-            return f"`{found.group(1)}` comes from a header: add `#include <{header}>`." if header else ""
+        if found:
+            name = found.group(1)
+            header = header_for(name)
+            return f"`{name}` comes from a header: add `#include <{header}>`." if header else ""
     missing = re.search(r'cannot open source file "([^"]+)"', message)
     if missing:
         return _missing_header(missing.group(1))
@@ -212,9 +221,18 @@ def _missing_header(name: str) -> str:
 # --- reading the compilers' logs ------------------------------------------------------------------
 
 _NVRTC_LINE = re.compile(
-    r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?P<kind>catastrophic error|error|warning|remark)"
+    r"^(?:(?P<file>[^\n(]+)\((?P<line>\d+)\)|At end of source): (?P<kind>catastrophic error|error|warning|remark)"
     r"(?: #[\w-]+)?: (?P<message>.*)$"
 )
+
+
+def _hint_at(message: str, quote: str, column: int) -> str:
+    """The hint for a message; for an unknown `namespace::name`, from the text under the caret."""
+    if "must be a class or namespace name" in message:
+        for name in re.findall(r"\w+", quote[max(0, column - 1) :])[:3]:
+            if name != "cuda" and (header := header_for(name)):
+                return f"`{name}` comes from a header: add `#include <{header}>`."
+    return hint_for(message)
 
 
 def parse_nvrtc_log(log: str) -> list[Diagnostic]:
@@ -237,16 +255,23 @@ def parse_nvrtc_log(log: str) -> list[Diagnostic]:
         # NVRTC's own quote of the source is the last detail line before the caret.
         extra = [d.strip() for d in (details[:-1] if column else details)]
         message = "; ".join([message, *extra])
+        quote = details[-1][2:] if column and details else ""
         severity = "error" if match["kind"].endswith("error") else match["kind"]
-        name = match["file"].strip()
+        name = (match["file"] or CELL_FILE).strip()
         name = CELL_FILE if name.endswith(CELL_FILE) else name
+        note = re.search(r"; cell\.cu\((\d+)\): note[^:]*: (.*)", message)
+        if note:
+            message = f"{message[: note.start()]} ({note[2]} of line {note[1]})"
+        line = int(match["line"] or (note[1] if note else 0))
         found.append(
-            Diagnostic(int(match["line"]), column, severity, message, hint_for(message), name)
+            Diagnostic(line, column, severity, message, _hint_at(message, quote, column), name)
         )
     return found
 
 
-_PTXAS_LINE = re.compile(r"^ptxas (?:\S+, line (?P<line>\d+); )?(?P<kind>error|fatal)\s*: (?P<message>.*)$")
+_PTXAS_LINE = re.compile(
+    r"^ptxas (?:\S+, line (?P<line>\d+); )?(?P<kind>error|fatal)\s*: (?P<message>.*)$"
+)
 
 
 def parse_ptxas_log(log: str, ptx: str) -> list[Diagnostic]:
@@ -259,7 +284,7 @@ def parse_ptxas_log(log: str, ptx: str) -> list[Diagnostic]:
         message = match["message"]
         ptx_line = int(match["line"] or 0)
         diagnostic = Diagnostic(0, 0, "error", message, hint_for(message))
-        if ptx_line:
+        if 0 < ptx_line <= ptx.count("\n") + 1:
             line = cell_line_of(ptx, ptx_line)
             quote = ptx.splitlines()[ptx_line - 1].strip()
             diagnostic = replace(diagnostic, line=line, message=f"{message} (PTX: `{quote}`)")
@@ -268,29 +293,37 @@ def parse_ptxas_log(log: str, ptx: str) -> list[Diagnostic]:
     return found
 
 
-_LOC = re.compile(
-    r"^\s*\.loc\s+(?P<file>\d+)\s+(?P<line>\d+)\s+\d+(?P<inlined>.*inlined_at\s+(?P<f2>\d+)\s+(?P<l2>\d+))?"
-)
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 
 
-def loc_cell_line(text: str) -> int:
-    """The cell's line that a `.loc` leads to; 0 where it names none.
+def cell_lines(ptx: str) -> list[int]:
+    """For each line of the PTX text, the line of the cell that it comes from; 0 where unknown.
 
-    Where the instruction was inlined from a header, that is the call in the cell.
+    An instruction inlined from a header belongs to the innermost line of the cell that led there.
+    NVRTC writes a `.loc` for every step of such a chain, the outermost first, and each step names
+    the one before it.
     """
-    match = _LOC.match(text)
-    if match and match["file"] == "1":
-        return int(match["line"])
-    if match and match["f2"] == "1":
-        return int(match["l2"])
-    return 0
+    lines: list[int] = []
+    resolved: dict[tuple[str, ...], int] = {}
+    current = 0
+    for text in ptx.splitlines():
+        match = _LOC.search(text) if ".loc" in text else None
+        if match:
+            place, outer = match.groups()[:3], match.groups()[3:]
+            if place[0] == "1":
+                current = int(place[1])
+            elif outer[0] == "1":
+                current = int(outer[1])
+            else:
+                current = resolved.get(outer, 0)
+            resolved[place] = current
+        elif ".entry" in text or ".func" in text:
+            current = 0
+        lines.append(current)
+    return lines
 
 
 def cell_line_of(ptx: str, ptx_line: int) -> int:
     """The cell's line that made line `ptx_line` (from 1) of the PTX; 0 where none is known."""
-    for text in reversed(ptx.splitlines()[:ptx_line]):
-        if text.lstrip().startswith(".loc") and (line := loc_cell_line(text)):
-            return line
-        if ".entry" in text or ".func" in text:
-            return 0
-    return 0
+    lines = cell_lines(ptx)
+    return lines[ptx_line - 1] if 0 < ptx_line <= len(lines) else 0

@@ -49,7 +49,9 @@ def evaluate(
 def constants_of(source: str) -> dict[str, str]:
     """Names that the source gives a whole number: `#define N 4`, `constexpr int N = 4;`."""
     found: dict[str, str] = {}
-    for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", source, re.M):
+    for match in re.finditer(
+        r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", source, re.M
+    ):
         found.setdefault(match[1], match[2])
     pattern = r"\b(?:constexpr|const)\s+(?:static\s+)?(?:std::)?(?:(?:unsigned|signed|long|int|short|size_t|auto|u?int\d+_t)\s+)+([^;{}()]*?=[^;{}]*);"
     for match in re.finditer(pattern, source):
@@ -116,7 +118,9 @@ class _Evaluator:
         if name == "sizeof" and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
             if node.args[0].id in _SIZES:
                 return _SIZES[node.args[0].id]
-            raise ExpressionError(f"the size of `{node.args[0].id}` is not known here: write its bytes")
+            raise ExpressionError(
+                f"the size of `{node.args[0].id}` is not known here: write its bytes"
+            )
         if name in ("min", "max") and node.args and not node.keywords:
             values = [self.node(argument, text) for argument in node.args]
             return min(values) if name == "min" else max(values)

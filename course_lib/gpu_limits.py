@@ -55,7 +55,9 @@ class Occupancy:
 
     def __str__(self) -> str:
         noun = "block" if self.blocks == 1 else "blocks"
-        return f"{self.blocks} {noun} per SM (limited by {self.limited_by}, {plain_arch(self.arch)})"
+        return (
+            f"{self.blocks} {noun} per SM (limited by {self.limited_by}, {plain_arch(self.arch)})"
+        )
 
 
 def plain_arch(arch: str) -> str:

@@ -15,8 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from course_lib import disk_cache, expressions, nvrtc, ptxas
-from course_lib.diagnostics import CompileError, Diagnostic, error
-from course_lib.gpu_limits import KB, STATIC_SHARED_LIMIT, Occupancy, limits_of, occupancy
+from course_lib.diagnostics import CompileError, Diagnostic, cell_lines, error, hint_for
+from course_lib.gpu_limits import (
+    KB,
+    STATIC_SHARED_LIMIT,
+    Occupancy,
+    arch_number,
+    limits_of,
+    occupancy,
+)
 from course_lib.ptxas import Resources
 
 if TYPE_CHECKING:
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 Size = int | str
 """A whole number, or an expression over the kernel's defines and constants."""
 
-CACHE_FORMAT = 3
+CACHE_FORMAT = 5
 ASSUMED_THREADS = 256
 """Threads per block that figures assume where neither the kernel nor a problem has said."""
 
@@ -141,9 +148,18 @@ class Kernel:
 
     @property
     def resources(self) -> Resources:
-        """Registers, static shared memory, local memory, spills and ptxas's advisories."""
-        kernels = self.assembled.kernels
-        return kernels.get(self.name, self.assembled.resources)
+        """Registers, static shared memory, local memory, spills and advisories.
+
+        The advisories are ptxas's (C75xx), after the course's own about what the compiler replaced.
+        """
+        assembled = self.assembled
+        found = assembled.kernels.get(self.name, assembled.resources)
+        return replace(found, advisories=(*self.replaced, *found.advisories))
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """What the source asks for and the compiler silently made something else of."""
+        return replaced_copies(self.source, self.ptx_text, self.arch)
 
     def blocks_per_sm(self, threads: int | None = None) -> Occupancy:
         """How many blocks of this kernel an SM holds at a time, and what limits it."""
@@ -482,8 +498,6 @@ def _check_shared(kernel: Kernel) -> None:
         return
     line, column = _shared_line(kernel.source)
     words = f"uses too much shared data: {size / KB:g} KB static, 48 KB allowed"
-    from course_lib.diagnostics import hint_for
-
     raise CompileError(
         [error(f"`{kernel.name}` {words}", hint_for(words), line, column)], kernel.source
     )
@@ -525,6 +539,27 @@ def _shape_error(kernel: Kernel, words: str, hint: str = "") -> CompileError:
     )
 
 
+_ASYNC_COPY = re.compile(r"\b(__pipeline_memcpy_async|memcpy_async)\s*\(")
+
+
+def replaced_copies(source: str, ptx: str, arch: str) -> tuple[str, ...]:
+    """An advisory where asynchronous copies of the source became plain loads and stores."""
+    code = re.sub(r"//[^\n]*", "", source)
+    asked = _ASYNC_COPY.search(code)
+    if not asked or re.search(r"^\s*(?:@!?%p\d+\s+)?cp\.async\.", ptx, re.M):
+        return ()
+    line = code[: asked.start()].count("\n") + 1
+    why = (
+        f"{arch} has no cp.async, which came with sm_80"
+        if arch_number(arch) < 80
+        else "the compiler found no copy of 4, 8 or 16 aligned bytes from global to shared memory"
+    )
+    return (
+        f"line {line}: {asked[1]} became plain loads and stores, because {why}. The kernel is still "
+        "correct, but it waits for each copy: nothing overlaps.",
+    )
+
+
 # --- PTX beside its source line -----------------------------------------------------------------------
 
 
@@ -537,15 +572,10 @@ def _quote(source: str, line: int) -> str:
 
 def ptx_of_line(ptx: str, line: int) -> str:
     """The instructions that line `line` of the cell became, inlined ones included."""
-    from course_lib.diagnostics import loc_cell_line
-
-    kept, current = [], 0
-    for text in ptx.splitlines():
+    kept = []
+    for text, cell_line in zip(ptx.splitlines(), cell_lines(ptx), strict=True):
         stripped = text.strip()
-        if stripped.startswith(".loc"):
-            current = loc_cell_line(stripped)
-        elif ".entry" in stripped or ".func" in stripped:
-            current = 0
-        elif current == line and stripped and not stripped.startswith(("//", ".", "}")):
-            kept.append(stripped if stripped.startswith("$") else f"    {stripped}")
+        if cell_line != line or not stripped or stripped.startswith(("//", ".", "}", "{")):
+            continue
+        kept.append(stripped if stripped.startswith("$") else f"    {stripped}")
     return "\n".join(kept)

@@ -8,6 +8,7 @@ and is not the assembler that this course uses (see `ptxas.py`).
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,8 @@ DEFAULT_ARCH = "sm_90a"
 INCLUDE_FOLDER = Path(__file__).parent / "include"
 """The course's own device headers."""
 
-BASE_OPTIONS = ("-std=c++17", "-lineinfo")
+# 177: "declared but never referenced", which constants that only `--shared` uses would always bring.
+BASE_OPTIONS = ("-std=c++17", "-lineinfo", "-diag-suppress", "177")
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,30 @@ def compile_source(
     finally:
         nvrtc.destroyProgram(program)
     text = ptx.decode() if isinstance(ptx, bytes) else ptx
-    text = text.rstrip("\0")
-    return Compiled(text, tuple(parse_nvrtc_log(log)))
+    return Compiled(cell_is_file_one(text.rstrip("\0")), tuple(parse_nvrtc_log(log)))
+
+
+_CELL_ENTRY = re.compile(rf'^(\s*\.file\s+)(\d+)(\s+)"[^"\n]*\b{re.escape(CELL_FILE)}"', re.M)
+
+
+def cell_is_file_one(ptx: str) -> str:
+    """The PTX with the cell as file 1, under its plain name, whatever folder NVRTC ran in.
+
+    NVRTC numbers files as they come up, and a header's function may come first.
+    """
+    entry = _CELL_ENTRY.search(ptx)
+    if entry is None:
+        return ptx
+    number = entry[2]
+    ptx = _CELL_ENTRY.sub(rf'\g<1>\g<2>\g<3>"{CELL_FILE}"', ptx, count=1)
+    if number == "1":
+        return ptx
+    swapped = {number: "1", "1": number}
+
+    def swap(match: re.Match[str]) -> str:
+        return match[1] + swapped.get(match[2], match[2])
+
+    return re.sub(r"(\.loc\s+|\.file\s+|inlined_at\s+)(\d+)", swap, ptx)
 
 
 def _compile_error(source: str, problem: str, log: str) -> CompileError:

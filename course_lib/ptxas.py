@@ -154,7 +154,9 @@ def advisories_of(log: str) -> tuple[str, ...]:
     """ptxas's warnings and advisories (C75xx), each once, without the "ptxas" in front."""
     found = []
     for line in log.splitlines():
-        match = re.match(r"^ptxas (?:\S+ )?(?:, line \d+; )?(info|warning)\s*:\s*(.*)$", line.strip())
+        match = re.match(
+            r"^ptxas (?:\S+ )?(?:, line \d+; )?(info|warning)\s*:\s*(.*)$", line.strip()
+        )
         if not match:
             continue
         kind, words = match.groups()
