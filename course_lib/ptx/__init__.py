@@ -1,0 +1,1 @@
+"""PTX as data: parsing it, and rewriting it before it is assembled."""
