@@ -55,10 +55,9 @@ def parse_line(line: str) -> Request:
         if word in ("-D", "-I", *_OWN):
             if not words:
                 raise _line_error(line, f"{word} needs a value", f"usage: {USAGE}")
-            word, value = word, words.pop(0)
+            _take(request, line, word, words.pop(0))
         else:
-            word, value = _split(word)
-        _take(request, line, word, value)
+            _take(request, line, *_split(word))
     return request
 
 

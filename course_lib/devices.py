@@ -72,9 +72,9 @@ class DeviceInfo:
         return "\n".join(f"{name:<24} {value}" for name, value in self.rows())
 
     def _repr_html_(self) -> str:
+        left = " style='text-align:left'"
         cells = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{value}</td></tr>"
-            for name, value in self.rows()
+            f"<tr><th{left}>{name}</th><td{left}>{value}</td></tr>" for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
 
@@ -91,8 +91,8 @@ def _context(device: str) -> Iterator[str]:
 class use:  # a context manager that also works as a plain call, hence its lower-case name
     """`with use("virtual"):` sets the device of the calls inside.
 
-    In a notebook the cells of a block cannot share a `with`, so a plain `use("virtual")` sets it for
-    the cells that follow, until `use("auto")`.
+    Cells of a notebook cannot share a `with`, so a plain `use("virtual")` sets it for the cells
+    that follow, until `use("auto")`.
     """
 
     def __init__(self, device: str) -> None:

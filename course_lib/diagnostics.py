@@ -1,7 +1,7 @@
 """Compiler messages in the learner's own lines, each with a hint where one is known.
 
 NVRTC and ptxas say what is wrong in the compiler's words. A learner also needs to know where in
-*their* cell it is and what to do next. Both tables below are meant to grow: a new hint is a new row.
+*their* cell it is and what to do next. Both tables below are meant to grow: a hint is a row.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "this is a Hopper-only instruction: compile for it with `--arch sm_90a`.",
     ),
     (
-        r"Instruction '(cp\.async\.bulk|mbarrier\.try_wait|barrier\.cluster|mapa|fence\.proxy)[^']*' "
-        r"(?:not supported|requires)",
+        r"Instruction '(cp\.async\.bulk|mbarrier\.try_wait|barrier\.cluster|mapa|fence\.proxy)"
+        r"[^']*' (?:not supported|requires)",
         "this instruction came with sm_90 (Hopper): compile with `--arch sm_90a`. On an older GPU "
         "use cp.async (`__pipeline_memcpy_async`), which came with sm_80.",
     ),
@@ -221,14 +221,15 @@ def _missing_header(name: str) -> str:
 # --- reading the compilers' logs ------------------------------------------------------------------
 
 _NVRTC_LINE = re.compile(
-    r"^(?:(?P<file>[^\n(]+)\((?P<line>\d+)\)|At end of source): (?P<kind>catastrophic error|error|warning|remark)"
+    r"^(?:(?P<file>[^\n(]+)\((?P<line>\d+)\)|At end of source): "
+    r"(?P<kind>catastrophic error|error|warning|remark)"
     r"(?: #[\w-]+)?: (?P<message>.*)$"
 )
 
 
 def _hint_at(message: str, quote: str, column: int) -> str:
     """The hint for a message; for an unknown `namespace::name`, from the text under the caret."""
-    if "must be a class or namespace name" in message:
+    if "must be a class or namespace name" in message or "must be a namespace" in message:
         for name in re.findall(r"\w+", quote[max(0, column - 1) :])[:3]:
             if name != "cuda" and (header := header_for(name)):
                 return f"`{name}` comes from a header: add `#include <{header}>`."

@@ -1,4 +1,4 @@
-"""A small cache of compiled things on disk: one JSON file for each content hash, written atomically."""
+"""A small cache of compiled things on disk: a JSON file per content hash, written atomically."""
 
 from __future__ import annotations
 

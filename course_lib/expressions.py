@@ -53,7 +53,8 @@ def constants_of(source: str) -> dict[str, str]:
         r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", source, re.M
     ):
         found.setdefault(match[1], match[2])
-    pattern = r"\b(?:constexpr|const)\s+(?:static\s+)?(?:std::)?(?:(?:unsigned|signed|long|int|short|size_t|auto|u?int\d+_t)\s+)+([^;{}()]*?=[^;{}]*);"
+    whole = r"(?:unsigned|signed|long|int|short|size_t|auto|u?int\d+_t)"
+    pattern = rf"\b(?:constexpr|const)\s+(?:static\s+)?(?:{whole}\s+)+([^;{{}}]*?=[^;{{}}]*);"
     for match in re.finditer(pattern, source):
         for declarator in match[1].split(","):
             name, _, value = declarator.partition("=")

@@ -97,8 +97,8 @@ def occupancy(
         "the most blocks an SM takes": limits.blocks_per_sm,
     }
     blocks = min(found.values())
-    # Where several tie, shared memory and registers are what a learner can change.
-    order = ("shared memory", "registers", "threads", "the most blocks an SM takes")
+    # Of several that tie, the one that no rewriting of the kernel moves.
+    order = ("the most blocks an SM takes", "threads", "shared memory", "registers")
     reason = next(name for name in order if found[name] == blocks)
     return Occupancy(blocks, reason, threads, arch)
 

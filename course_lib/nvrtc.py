@@ -23,7 +23,7 @@ DEFAULT_ARCH = "sm_90a"
 INCLUDE_FOLDER = Path(__file__).parent / "include"
 """The course's own device headers."""
 
-# 177: "declared but never referenced", which constants that only `--shared` uses would always bring.
+# 177: "declared but never referenced", true of constants that only `--shared` uses.
 BASE_OPTIONS = ("-std=c++17", "-lineinfo", "-diag-suppress", "177")
 
 

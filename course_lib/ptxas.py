@@ -1,7 +1,7 @@
 """PTX to cubin, with the resources that the assembler reports: the course's one assembler.
 
-The driver's own compiler refuses PTX that is newer than it, and nvJitLink drops `setmaxnreg`; a cubin
-from `ptxas` loads on every driver of the same major version.
+The driver's own compiler refuses PTX that is newer than it, and nvJitLink drops `setmaxnreg`; a
+cubin from `ptxas` loads on every driver of the same major version.
 """
 
 from __future__ import annotations
