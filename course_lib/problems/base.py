@@ -35,6 +35,8 @@ class Problem(ABC):
     name: str
     default_threads: int = 256
     default_tile: tuple[int, ...] | None = None
+    dense_tiles: bool = True
+    """Whether ``tile_of`` numbers tiles 0, 1, 2, … (else only their order means anything)."""
     seed: int
 
     @abstractmethod

@@ -38,6 +38,7 @@ class Gemm(Problem):
 
     name = "matrix multiplication"
     default_tile = (64, 64)
+    dense_tiles = False
 
     def __init__(self, m: int, n: int, k: int, dtype: str = "float32", seed: int = 0) -> None:
         require_positive(m=m, n=n, k=k)
