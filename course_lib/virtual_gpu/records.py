@@ -1,0 +1,166 @@
+"""Layout of the runtime's own records: cores, warps, barriers, copies, queues and the caches' tags.
+
+The records that translated code sees too are in `abi`; slots here continue them. A *core* is one
+SM as one worker simulates it: its resident blocks, the blocks still to run, and what they share.
+All records are arrays of 64-bit slots; names end in the unit where it is not obvious.
+"""
+
+from __future__ import annotations
+
+from course_lib.virtual_gpu.abi import B_RUNTIME, T_RUNTIME
+
+# --- thread record, slots of the runtime ----------------------------------------------------
+T_REASON = T_RUNTIME + 0  # why the thread yielded last (Y_*)
+T_COPY_FIRST = T_RUNTIME + 1  # address of its oldest copy in flight, 0 = none
+T_COPY_LAST = T_RUNTIME + 2
+T_COPY_GROUP = T_RUNTIME + 3  # number of the group that is open for new copies
+
+# --- block record, slots of the runtime -----------------------------------------------------
+B_CORE = B_RUNTIME + 0  # address of the core record
+B_STEP = B_RUNTIME + 1  # address of the translated kernel
+B_THREADS = B_RUNTIME + 2  # address of thread record 0
+B_THREAD_BYTES = B_RUNTIME + 3  # from one thread record to the next
+B_THREAD_COUNT = B_RUNTIME + 4
+B_WARPS = B_RUNTIME + 5  # address of warp record 0
+B_WARP_COUNT = B_RUNTIME + 6
+B_BARRIERS = B_RUNTIME + 7  # address of barrier record 0
+B_LINEAR = (
+    B_RUNTIME + 8
+)  # linear index of the block in the grid, -1 = nobody lives here
+B_LIVE = B_RUNTIME + 9  # threads that have not exited
+B_STEPS_LEFT = B_RUNTIME + 10  # of the step budget
+B_COPIES = B_RUNTIME + 11  # address of the pool of copy records
+B_COPY_CAPACITY = B_RUNTIME + 12  # records in the pool
+B_COPY_USED = B_RUNTIME + 13  # records of the pool that were ever used
+B_COPY_FREE = B_RUNTIME + 14  # address of the first free one, 0 = none
+B_COPIES_IN_FLIGHT = B_RUNTIME + 15
+B_START_CLOCK = B_RUNTIME + 16
+B_ARRIVED = B_RUNTIME + 17  # barriers that threads have arrived at: bit i = barrier i
+
+# --- warp record ----------------------------------------------------------------------------
+W_READY = 0  # lanes that can run
+W_EXITED = 1  # lanes that have exited, and those that never were
+W_COLLECTIVE = 2  # lanes that wait in a warp-wide operation
+W_BARRIER = 3  # lanes that wait at a barrier of the block
+W_CLOCK = 4  # virtual cycles
+W_SLOTS = 8
+WARP_BYTES = W_SLOTS * 8
+FULL_WARP = 0xFFFFFFFF
+
+# --- barrier record -------------------------------------------------------------------------
+BARRIER_COUNT = 16  # PTX: every block has 16 barriers
+BAR_ARRIVED = 0  # threads that have arrived, in whole warps
+BAR_EXPECTED = 1  # threads that complete it, 0 = all that live
+BAR_TRUE = 2  # arrivals whose predicate is true (bar.red)
+BAR_VOTES = 3  # arrivals in all, by lane
+BAR_CLOCK = 4  # latest arrival
+BAR_PARTIAL = (
+    8  # from here: for each warp, lanes that have arrived while the warp is incomplete
+)
+MAX_WARPS = 32
+BAR_SLOTS = BAR_PARTIAL + MAX_WARPS
+BARRIER_BYTES = BAR_SLOTS * 8
+
+# --- record of one asynchronous copy in flight ----------------------------------------------
+CP_NEXT = 0  # the same thread's next younger copy, 0 = none
+CP_TARGET = 1  # offset in shared memory
+CP_SOURCE = 2  # host address
+CP_BYTES = 3
+CP_SOURCE_BYTES = 4  # the rest is filled with zeros
+CP_GROUP = 5
+CP_SITE = 6
+CP_LANDED = 7  # 1: its bytes are already in shared memory
+CP_READY_CLOCK = 8
+CP_SLOTS = 10
+COPY_BYTES = CP_SLOTS * 8
+
+# --- core record ----------------------------------------------------------------------------
+K_BLOCKS = 0  # address of block record 0
+K_BLOCK_BYTES = 1  # from one block record to the next
+K_RESIDENT = 2  # block records
+K_QUEUE = 3  # address of the linear indices of the blocks to run
+K_QUEUE_LENGTH = 4
+K_QUEUE_NEXT = 5
+K_ORDER = 6
+K_VICTIM = 7
+K_LANDING = 8
+K_RANDOM = 9  # state of the generator, never 0
+K_TIMED = 10
+K_STOP = 11  # address of a flag that asks the core to stop
+K_STEP_BUDGET = 12
+K_FUEL = 13  # back edges a thread may take before it yields
+K_LAST_WARP = 14  # warp of the previous turn, counted over the resident blocks
+K_TURNS = 15
+K_FAULT_BLOCK = 16  # address of the block record where the run ended
+K_FAULT_THREAD = 17
+K_CYCLES = 18  # latest clock of any finished block
+K_LIVE_BLOCKS = 19
+K_MEMORY_QUEUE = 20  # address of the queue of the SM's share of memory bandwidth
+K_ISSUE_QUEUES = 21  # address of four queues, one for each scheduler
+K_SECTORS = 22  # address of the tags of the first-level cache
+K_LINES = 23  # address of the tags of the second-level cache
+K_LATENCY = (
+    24  # cycles from a request to global memory until its data, without queueing
+)
+K_L2_LATENCY = 25
+K_L1_LATENCY = 26
+K_BARRIER_CYCLES = 27
+K_COLLECTIVE_CYCLES = 28
+K_COPY_ISSUE_CYCLES = 29
+K_LANDINGS = 30  # address of the log of copies, 0 = do not log
+K_LANDINGS_COUNT = 31
+K_LANDINGS_CAPACITY = 32
+K_SEEN = 33  # address of one byte per site: what was already recorded there
+K_NOTES = 34  # address of the notes (uninitialised reads, divisions by zero)
+K_NOTES_COUNT = 35
+K_NOTES_CAPACITY = 36
+K_FORCED_LANDINGS = 37  # copies that landed early because the pool was full
+K_BLOCK_CYCLES = (
+    38  # address of (start, end) clocks by position in the queue, 0 = do not log
+)
+K_SMEM_CYCLES = 39
+K_SLOTS = 64
+
+ORDERS = {"round_robin": 0, "one_last": 1, "one_first": 2, "random": 3, "timed": 4}
+ROUND_ROBIN, ONE_LAST, ONE_FIRST, RANDOM_ORDER, TIMED_ORDER = 0, 1, 2, 3, 4
+LANDINGS = {"early": 0, "late": 1, "random": 2}
+LAND_EARLY, LAND_LATE, LAND_RANDOM = 0, 1, 2
+
+# --- how a core's run ended -----------------------------------------------------------------
+DONE, FAULT, DEADLOCK, BUDGET, STOPPED, DIVERGENT, BAD_MASK, BAD_BARRIER = range(8)
+
+# --- bandwidth queue: a ring of buckets in time ---------------------------------------------
+Q_CAPACITY = 0  # units that one bucket takes
+Q_TAGS = 1  # address: bucket number that each place of the ring stands for
+Q_USED = 2  # address: units taken
+Q_SKIP = 3  # address: for a full bucket, the next one that may have room
+Q_SLOTS = 4
+QUEUE_BYTES = Q_SLOTS * 8
+BUCKET_CYCLES = 32
+RING_BUCKETS = 1 << 13  # 262,144 cycles: longer than any wait in a queue
+
+# --- cache tags -----------------------------------------------------------------------------
+SECTOR_BITS = 5  # 32-byte sectors: what L2 gives at a time
+SECTORS = 4096  # of the first level: 128 KB
+S_TAG, S_ISSUED, S_READY, S_SLOTS = 0, 1, 2, 4
+LINE_BITS = 7
+LINES = 1 << 15  # of the second level, as one SM sees it: 4 MB of 128-byte lines
+COALESCE_CYCLES = 256  # a warp's lanes run one after another, but issue together
+
+# --- notes: what does not end a run ---------------------------------------------------------
+NOTE_KIND = 0
+NOTE_SITE = 1
+NOTE_BLOCK = 2  # linear
+NOTE_THREAD = 3
+NOTE_OFFSET = 4
+NOTE_BYTES = 5
+NOTE_COPY_SITE = 6  # site of the copy in flight to that place, -1 = none
+NOTE_COPY_THREAD = 7
+NOTE_SLOTS = 8
+N_UNINITIALISED, N_DIVISION = 1, 2
+
+# --- log of copies (order of the fields of launch.LANDING_TYPE) -----------------------------
+LOG_SLOTS = 7  # block, warp, shared offset, global address, site, issued, landed
+
+# --- step budget: what counts as how many steps ---------------------------------------------
+YIELD_STEPS = 50  # a yield costs about as much time as 50 turns of a small loop
