@@ -119,8 +119,8 @@ def test_sites_of_the_two_stage_kernel(two_stage):
     lines = {site.kind: site.cell_line for site in probed.sites}
     assert lines["copy"] == COPY_LINE and lines["commit"] == COMMIT_LINE
     assert lines["wait"] == WAIT_LINE and lines["read"] == READ_LINE
-    # The barrier right behind the wait has its clock reading from the wait's end.
-    assert probed.aliases == {(5, 1): (6, 0)}
+    # The wait ends where the barrier begins, and the barrier where the first read is.
+    assert probed.aliases == {(6, 0): (5, 1), (7, 0): (6, 1)}
     assert probed.notes == ()
 
 
@@ -253,11 +253,11 @@ def _records(*rows, capacity=8):
 
 def test_decode_unwraps_the_clock_and_writes_out_aliases():
     header = (0xFFFFFF00, probes.HEADER_MARK, 7, 132)
-    records = _records(header, (0xFFFFFFF0, 1 << 1 | 1, 0, 0), (0x10, 3 << 1, 96, 5))
-    decoded = probes.decode(records, _probed("wait", "barrier", "read", aliases={(1, 1): (2, 0)}))
+    records = _records(header, (0xFFFFFFF0, 1 << 1, 0, 0), (0x10, 2 << 1, 96, 5))
+    decoded = probes.decode(records, _probed("barrier", "read", aliases={(2, 0): (1, 1)}))
     events = decoded.events
-    assert events["site"].tolist() == [1, 2, 3] and events["phase"].tolist() == [1, 0, 0]
-    assert events["clock"].tolist() == [0xF0, 0xF0, 0x110]
+    assert events["site"].tolist() == [1, 1, 2] and events["phase"].tolist() == [0, 1, 0]
+    assert events["clock"].tolist() == [0xF0, 0x110, 0x110]
     assert events["order"].tolist() == [0, 1, 2]
     assert events["shared"].tolist() == [0, 0, 96]
     assert events["global_address"].tolist() == [0, 0, 80]

@@ -31,8 +31,11 @@ the buffer is laid out [block slot][warp][capacity].  The first record of a warp
 {clock at entry, HEADER_MARK, SM, linear block}.  A warp that runs out of records keeps overwriting
 its last one, which :func:`decode` drops and reports.
 
-Three to five instructions per stamp: clock, store, bump and clamp of the pointer's low half (the
-buffer must not cross a 4 GiB line, which :func:`allocate` sees to).
+A stamp is the clock, a store, and bump and clamp of the pointer's low half (the buffer must not
+cross a 4 GiB line, which :func:`allocate` sees to).  Where next to nothing is executed between the
+end of a wait or barrier and the next stamp, one record serves both, and decoding writes out both:
+a record's store holds its registers until the memory pipeline takes it, so a stamp right behind
+another would measure that.
 """
 
 from __future__ import annotations
@@ -67,6 +70,14 @@ PHASES: Mapping[str, tuple[int, ...]] = {
 _DELIMITERS = frozenset({"commit", "wait", "barrier"})
 _ADDRESSED = frozenset({"copy", "load", "store", "read"})
 _MAX_RUN_BITS = 32  #: one bit each in one 32-bit register
+#: One clock reading serves the end of a barrier and the first access behind it where at most this
+#: many of these cheap instructions are between them.
+_CHEAP_LIMIT = 24
+_CHEAP = frozenset(
+    ("mov", "add", "sub", "mul", "mad", "fma", "shl", "shr", "shf", "and", "or", "xor", "not")
+    + ("neg", "abs", "min", "max", "cvt", "cvta", "setp", "selp", "bfe", "bfi", "lop3", "prmt")
+)
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,8 @@ class ProbedPtx:
     text: str
     kernel_name: str
     sites: tuple[ProbeSite, ...]
-    #: (site, phase) -> the (site, phase) that shares its clock reading, being right behind it
+    #: (site, phase) -> the (site, phase) just before it that has no record of its own: next to
+    #: nothing is executed between the two, so one clock reading serves both
     aliases: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  #: what is not stamped, in words
 
@@ -255,6 +267,29 @@ def _loops_without_delimiter(entry: Entry, plans: list[_Plan]) -> list[tuple[int
     return loops
 
 
+def _shared_readings(entry: Entry, plans: list[_Plan]) -> dict[tuple[int, int], tuple[int, int]]:
+    """For (site, 0): the (site, 1) right before it that needs no clock reading of its own."""
+    shared = {}
+    for first, second in zip(plans, plans[1:], strict=False):
+        alone = any(p.statement.guard or _polls(p) for p in (first, second))
+        if alone or first.site.kind not in _DELIMITERS or 0 not in second.phases:
+            continue
+        between = entry.statements[first.order + 1 : second.order]
+        instructions = [s for s in between if s.kind == "instruction"]
+        limit = _CHEAP_LIMIT if second.site.kind in _ADDRESSED else 0
+        if (
+            len(instructions) <= limit
+            and all(s.opcode.split(".")[0] in _CHEAP for s in instructions)
+            and not any(s.kind == "label" for s in between)
+        ):
+            shared[second.site.index, 0] = (first.site.index, 1)
+    return shared
+
+
+def _polls(plan: _Plan) -> bool:
+    return plan.statement.opcode.startswith("mbarrier.t")
+
+
 def _notes(entry: Entry, module: Any) -> tuple[str, ...]:
     """What the stamps do not cover."""
     notes = []
@@ -337,8 +372,8 @@ class _Writer:
         self.own = registers
         self.bits_of = _RegisterWidths(entry)
         self.has_runs = any(plan.run_bit is not None for plan in plans)
-        self.aliases: dict[tuple[int, int], tuple[int, int]] = {}
-        self._last_plain: tuple[int, tuple[int, int]] | None = None
+        self.aliases = _shared_readings(entry, plans)
+        self._without_record = set(self.aliases.values())
 
     def rewrite(self, text: str) -> str:
         """The whole PTX text with the stamps of this entry in it."""
@@ -429,14 +464,14 @@ class _Writer:
         own = self.own
         values = f"{{{own.clock}, {own.site}, {shared}, {global_}}}"
         return (
-            f"@{when} mov.b64 {own.pointer}, {{{own.low}, {own.high}}}; "
+            f"mov.b64 {own.pointer}, {{{own.low}, {own.high}}}; "
             f"@{when} st.global.v4.u32 [{own.pointer}], {values};"
         )
 
     def _store(self, when: str, clock: str) -> str:
         own = self.own
         return (
-            f"@{when} mov.b64 {own.pointer}, {{{own.low}, {own.high}}}; "
+            f"mov.b64 {own.pointer}, {{{own.low}, {own.high}}}; "
             f"@{when} st.global.v2.u32 [{own.pointer}], {{{clock}, {own.site}}};"
         )
 
@@ -449,7 +484,7 @@ class _Writer:
         own = self.own
         for plan in self.plans:
             statement = plan.statement
-            if statement.opcode.startswith("mbarrier.t"):
+            if _polls(plan):
                 yield from self._polling_wait(plan)
                 continue
             if 0 in plan.phases:
@@ -463,34 +498,20 @@ class _Writer:
                 yield _Insertion(statement.end, tuple(after))
 
     def _stamp(self, plan: _Plan, phase: int) -> list[str]:
-        """Lines of one stamp; none where the stamp right before it can serve."""
+        """Lines of one stamp; none where the next stamp's clock reading serves for it."""
         own = self.own
-        statement, mark = plan.statement, plan.site.index << 1 | phase
-        plain = not statement.guard and plan.site.kind not in _ADDRESSED
-        if plain and phase == 0 and self._shares_previous(plan):
+        mark = plan.site.index << 1 | phase
+        if (plan.site.index, phase) in self._without_record:
             return []
         when, lines = self._condition(plan, phase)
-        lines.append(f"@{when} mov.u32 {own.clock}, %clock;")
-        lines.append(f"@{when} mov.u32 {own.site}, {mark};")
+        lines.append(f"mov.u32 {own.clock}, %clock;")
+        lines.append(f"mov.u32 {own.site}, {mark};")
         if plan.site.kind in _ADDRESSED:
             lines += self._addresses(plan, when)
         else:
             lines.append(self._store(when, own.clock))
         lines += self._bump(when)
-        if plain and phase == 1:
-            self._last_plain = (plan.order, (plan.site.index, phase))
         return lines
-
-    def _shares_previous(self, plan: _Plan) -> bool:
-        """Whether only directives stand between the last stamp and this instruction."""
-        if self._last_plain is None:
-            return False
-        order, key = self._last_plain
-        between = self.entry.statements[order + 1 : plan.order]
-        if any(s.kind in ("instruction", "label") for s in between):
-            return False
-        self.aliases[key] = (plan.site.index, 0)
-        return True
 
     def _condition(self, plan: _Plan, phase: int) -> tuple[str, list[str]]:
         """Predicate under which this stamp is written, and the lines that compute it."""
@@ -522,39 +543,37 @@ class _Writer:
         operands = split_operands(plan.statement.operands)
         kind = plan.site.kind
         shared = operands[0] if kind in ("copy", "store") else operands[1]
-        lines = [f"@{when} mov.u32 {own.shared}, 0;", f"@{when} mov.u32 {own.remote}, 0;"]
+        lines = [f"mov.u32 {own.shared}, 0;", f"mov.u32 {own.remote}, 0;"]
         if kind != "load":
-            lines[0] = self._shared_address(shared, when)
+            lines[0] = self._shared_address(shared)
         if kind in ("copy", "load"):
-            lines[1] = self._global_address(operands[1], when)
+            lines[1] = self._global_address(operands[1])
         lines.append(self._store_addressed(when, own.shared, own.remote))
         return lines
 
-    def _shared_address(self, operand: str, when: str) -> str:
+    def _shared_address(self, operand: str) -> str:
         own = self.own
         base, offset = _split_address(operand)
         kind = self.bits_of(base)
         if kind == 64:
             return (
-                f"@{when} cvt.u32.u64 {own.shared}, {base}; "
-                f"@{when} add.s32 {own.shared}, {own.shared}, {offset};"
+                f"cvt.u32.u64 {own.shared}, {base}; add.s32 {own.shared}, {own.shared}, {offset};"
             )
         if kind == 32:
-            return f"@{when} add.s32 {own.shared}, {base}, {offset};"
+            return f"add.s32 {own.shared}, {base}, {offset};"
         return (  # a variable's name, or a plain number
-            f"@{when} mov.u32 {own.shared}, {base}; "
-            f"@{when} add.s32 {own.shared}, {own.shared}, {offset};"
+            f"mov.u32 {own.shared}, {base}; add.s32 {own.shared}, {own.shared}, {offset};"
         )
 
-    def _global_address(self, operand: str, when: str) -> str:
+    def _global_address(self, operand: str) -> str:
         own = self.own
         base, offset = _split_address(operand)
         if self.bits_of(base) != 64 or "," in operand:  # a variable, or a tensor map's coordinates
-            return f"@{when} mov.u32 {own.remote}, 0;"
+            return f"mov.u32 {own.remote}, 0;"
         return (
-            f"@{when} add.s64 {own.wide}, {base}, {offset}; "
-            f"@{when} shr.u64 {own.wide}, {own.wide}, 4; "
-            f"@{when} cvt.u32.u64 {own.remote}, {own.wide};"
+            f"add.s64 {own.wide}, {base}, {offset}; "
+            f"shr.u64 {own.wide}, {own.wide}, 4; "
+            f"cvt.u32.u64 {own.remote}, {own.wide};"
         )
 
     def _polling_wait(self, plan: _Plan) -> Iterator[_Insertion]:
@@ -580,9 +599,9 @@ class _Writer:
         # A guard that was false leaves `waiting` at another site (or at none): no record.
         after = [f"setp.eq.and.u32 {own.now}, {own.waiting}, {index}, {own.on};"]
         after.append(f"and.pred {own.now}, {own.now}, {success};")
-        after.append(f"@{own.now} mov.u32 {own.clock}, %clock;")
+        after.append(f"mov.u32 {own.clock}, %clock;")
         for phase, clock in ((0, own.start), (1, own.clock)):
-            after.append(f"@{own.now} mov.u32 {own.site}, {index << 1 | phase};")
+            after.append(f"mov.u32 {own.site}, {index << 1 | phase};")
             after.append(self._store(own.now, clock))
             after += self._bump(own.now)
         after.append(f"@{own.now} mov.u32 {own.waiting}, 0;")
@@ -728,13 +747,16 @@ def _events_of_warp(written: np.ndarray, begin: int, raw: int, probed: ProbedPtx
     source = np.repeat(np.arange(len(marks)), copies)
     events = np.zeros(len(source), EVENT)
     expanded = marks[source]
-    second = np.r_[False, source[1:] == source[:-1]] if len(source) else np.zeros(0, bool)
+    first = np.r_[source[1:] == source[:-1], False] if len(source) else np.zeros(0, bool)
     for mark, other in alias_of.items():
-        expanded[second & (marks[source] == mark)] = other
+        expanded[first & (marks[source] == mark)] = other
     events["site"], events["phase"] = expanded >> 1, expanded & 1
     events["clock"] = unwrapped[source]
-    events["shared"] = written[source, 2]
-    events["global_address"] = written[source, 3].astype(np.uint64) << np.uint64(4)
+    own = ~first  # the access's addresses are not those of the barrier before it
+    events["shared"] = np.where(own, written[source, 2], 0)
+    events["global_address"] = np.where(own, written[source, 3], 0).astype(np.uint64) << np.uint64(
+        4
+    )
     events["order"] = np.arange(len(events))
     return events
 

@@ -291,6 +291,10 @@ _FAULTS = {
     "INVALID_VALUE": "The launch shape is not possible: threads, grid or shared memory exceed a "
     "limit of this GPU.",
     "ASSERT": "An assert in the kernel failed.",
+    "INSUFFICIENT_DRIVER": "There is no driver here, or one too old for this CUDA: see doctor().",
+    "NO_DEVICE": "There is no GPU here that this process may use: see doctor().",
+    "LAUNCH_FAILURE": "A trap in the kernel, an access outside shared memory or a broken barrier "
+    "object looks like this.",
     "LAUNCH_FAILED": "An access outside an array or outside shared memory, or a broken barrier "
     "object, looks like this.",
     "NO_BINARY_FOR_GPU": "It was compiled for another architecture: see doctor().",

@@ -39,7 +39,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     """An exception as plain data: its kind ("cuda", "memory", "error"), words, traceback."""
     names = {cls.__name__ for cls in type(error).__mro__}
     kind = "error"
-    if names & {"CUDARuntimeError", "CUDADriverError", "GpuFaulted"}:
+    if names & {"CUDARuntimeError", "CUDADriverError"}:
         kind = "cuda"
     elif "OutOfMemoryError" in names:
         kind = "memory"
