@@ -77,7 +77,6 @@ _CHEAP = frozenset(
     ("mov", "add", "sub", "mul", "mad", "fma", "shl", "shr", "shf", "and", "or", "xor", "not")
     + ("neg", "abs", "min", "max", "cvt", "cvta", "setp", "selp", "bfe", "bfi", "lop3", "prmt")
 )
-)
 
 
 @dataclass(frozen=True)
