@@ -255,16 +255,10 @@ def device_info(device: str = "auto") -> DeviceInfo:
             found.name, "gpu", found.arch, found.sms, found.clock_mhz, found.shared_per_block,
             found.shared_per_sm, found.registers_per_sm, found.l2_bytes,
         )  # fmt: skip
-    limits = limits_of("sm_90")
-    machine = _virtual_machine()
+    from course_lib.virtual_gpu.machine import Machine
+
+    machine, limits = Machine(), limits_of("sm_90")
     return DeviceInfo(
-        "virtual GPU", "virtual", "sm_90", int(getattr(machine, "sms", 132)),
-        int(getattr(machine, "clock_mhz", 1755)), limits.shared_per_block, limits.shared_per_sm,
-        limits.registers_per_sm, 0,
+        "virtual GPU", "virtual", "sm_90", machine.sm_count, machine.clock_mhz,
+        limits.shared_per_block, machine.shared_per_sm, machine.registers_per_sm, machine.l2_bytes,
     )  # fmt: skip
-
-
-def _virtual_machine() -> Any:
-    from course_lib.virtual_gpu.clock import Machine
-
-    return Machine()

@@ -6,6 +6,7 @@ NVRTC and ptxas say what is wrong in the compiler's words. A learner also needs 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -96,14 +97,14 @@ _HEADERS: tuple[tuple[str, str], ...] = (
     (r"ptx|cp_async_bulk\w*|mbarrier_\w+|fence_\w+", "cuda/ptx"),
     (r"barrier|memcpy_async|aligned_size_t", "cuda/barrier"),
     (r"pipeline|make_pipeline|thread_scope_\w+|pipeline_shared_state", "cuda/pipeline"),
-    (r"CUtensorMap\w*", "cuda.h"),
     (r"u?int(8|16|32|64)_t|uintptr_t|intptr_t", "cuda/std/cstdint"),
     (r"numeric_limits", "cuda/std/limits"),
     (r"CUDART_\w+", "math_constants.h"),
 )
 
 _HOST_HEADERS = re.compile(
-    r"^(iostream|vector|string|algorithm|cstdio|stdio\.h|cstdlib|stdlib\.h|memory|thread)$"
+    r"^(iostream|vector|string|algorithm|cstdio|stdio\.h|cstdlib|stdlib\.h|memory|thread|assert\.h|cassert|"
+    r"math\.h|cmath|string\.h|cstring)$"
 )
 
 
@@ -125,24 +126,32 @@ _UNKNOWN_NAME = (
 _HINTS: tuple[tuple[str, str], ...] = (
     (
         r"uses too much shared data",
-        "a static __shared__ array may have 48 KB in all. Make it dynamic: declare "
-        "`extern __shared__ __align__(128) unsigned char shared[];` and give its size with "
-        "`--shared BYTES` on the %%cuda line (for example `--shared STAGES*49152`).",
+        (
+            "a static __shared__ array may have 48 KB in all. Make it dynamic: declare "
+            "`extern __shared__ __align__(128) unsigned char shared[];` and give its size with "
+            "`--shared BYTES` on the %%cuda line (for example `--shared STAGES*49152`)."
+        ),
     ),
     (
         r"Instruction '(wgmma|setmaxnreg)[^']*' (?:not supported|cannot be compiled)",
         "this is a Hopper-only instruction: compile for it with `--arch sm_90a`.",
     ),
     (
-        r"Instruction '(cp\.async\.bulk|mbarrier\.try_wait|barrier\.cluster|mapa|fence\.proxy)"
-        r"[^']*' (?:not supported|requires)",
-        "this instruction came with sm_90 (Hopper): compile with `--arch sm_90a`. On an older GPU "
-        "use cp.async (`__pipeline_memcpy_async`), which came with sm_80.",
+        (
+            r"Instruction '(cp\.async\.bulk|mbarrier\.try_wait|barrier\.cluster|mapa|fence\.proxy)"
+            r"[^']*' (?:not supported|requires)"
+        ),
+        (
+            "this instruction came with sm_90 (Hopper): compile with `--arch sm_90a`. On an older GPU "
+            "use cp.async (`__pipeline_memcpy_async`), which came with sm_80."
+        ),
     ),
     (
         r"(?:Instruction|Feature|Modifier) '[^']*'.* (?:not supported|requires)",
-        "the architecture that this cell is compiled for does not have this instruction. Look at "
-        "`--arch` on the %%cuda line, or use an instruction that it has.",
+        (
+            "the architecture that this cell is compiled for does not have this instruction. Look at "
+            "`--arch` on the %%cuda line, or use an instruction that it has."
+        ),
     ),
     (
         r"calling a __host__ function|without execution space annotations",
@@ -151,6 +160,14 @@ _HINTS: tuple[tuple[str, str], ...] = (
     (
         r'expected a ";"',
         "look at the end of the line before the caret: a semicolon or a bracket is missing.",
+    ),
+    (
+        r'"const (uint3|dim3)" to',
+        "threadIdx, blockIdx and blockDim have three parts: `threadIdx.x`.",
+    ),
+    (
+        r'a value of type "\w+" cannot be assigned to an entity of type "[^"]*\*"',
+        "this sets the pointer itself: an element is `x[i] = ...`.",
     ),
     (
         r'at end of input|reached end of file|expected a "}"',
@@ -162,25 +179,35 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"expression must have a constant value",
-        "sizes of static arrays are fixed when the cell is compiled: use a `constexpr`, a #define, "
-        "or a define from the %%cuda line (`-DSTAGES=3`).",
+        (
+            "sizes of static arrays are fixed when the cell is compiled: use a `constexpr`, a #define, "
+            "or a define from the %%cuda line (`-DSTAGES=3`)."
+        ),
     ),
     (
         r"asm operand type size\(\d+\) does not match",
-        'the letter in the asm constraint gives a size: "r" is 32 bits, "l" is 64 (pointers), '
-        '"h" is 16, "f" float, "d" double. A shared address for asm is 32 bits: '
-        "`(unsigned)__cvta_generic_to_shared(p)`.",
+        (
+            'the letter in the asm constraint gives a size: "r" is 32 bits, "l" is 64 (pointers), '
+            '"h" is 16, "f" float, "d" double. A shared address for asm is 32 bits: '
+            "`(unsigned)__cvta_generic_to_shared(p)`."
+        ),
     ),
     (
-        r"Arguments mismatch for instruction|Parsing error near|Unknown modifier|Illegal operand"
-        r"|Not a name of any known instruction|Unexpected instruction types",
-        "the text inside asm(...) is not an instruction that the assembler knows in this form: "
-        "compare it with the PTX manual, letter by letter, and check that each line ends with `;`.",
+        (
+            r"Arguments mismatch for instruction|Parsing error near|Unknown modifier|Illegal operand"
+            r"|Not a name of any known instruction|Unexpected instruction types"
+        ),
+        (
+            "the text inside asm(...) is not an instruction that the assembler knows in this form: "
+            "compare it with the PTX manual, letter by letter, and check that each line ends with `;`."
+        ),
     ),
     (
         r"Unsupported \.version|PTX \.version .* not supported|unsupported.*\.version",
-        "NVRTC is newer than ptxas. Install matching versions of nvidia-cuda-nvrtc and "
-        "nvidia-cuda-nvcc; `course_lib.doctor()` shows both.",
+        (
+            "NVRTC is newer than ptxas. Install matching versions of nvidia-cuda-nvrtc and "
+            "nvidia-cuda-nvcc; `course_lib.doctor()` shows both."
+        ),
     ),
     (
         r"exceeds (?:the )?maximum|too many resources|register allocation failed",
@@ -196,7 +223,9 @@ def hint_for(message: str) -> str:
         if found:
             name = found.group(1)
             header = header_for(name)
-            return f"`{name}` comes from a header: add `#include <{header}>`." if header else ""
+            if header:
+                return f"`{name}` comes from a header: add `#include <{header}>`."
+            return _near(name)
     missing = re.search(r'cannot open source file "([^"]+)"', message)
     if missing:
         return _missing_header(missing.group(1))
@@ -206,11 +235,68 @@ def hint_for(message: str) -> str:
     return ""
 
 
+_BUILTINS = [
+    "__syncthreads",
+    "__syncwarp",
+    "__shfl_sync",
+    "__shfl_xor_sync",
+    "__shfl_down_sync",
+    "__ballot_sync",
+    "__ldg",
+    "threadIdx",
+    "blockIdx",
+    "blockDim",
+    "gridDim",
+    "warpSize",
+    "clock64",
+    "atomicAdd",
+    "__cvta_generic_to_shared",
+    "__shared__",
+    "__device__",
+    "__global__",
+    "__launch_bounds__",
+    "__restrict__",
+    "__pipeline_memcpy_async",
+    "__pipeline_commit",
+    "__pipeline_wait_prior",
+    "unsigned",
+    "float",
+    "uint4",
+    "float4",
+    "printf",
+]
+
+
+def _near(name: str) -> str:
+    """For a name that nothing declares: what was probably meant."""
+    close = difflib.get_close_matches(name, _BUILTINS, 1, 0.8)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    if re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
+        return f"give it a value: `-D{name}=2` on the %%cuda line, or `#define {name} 2` above."
+    return ""
+
+
+_STAND_INS = {
+    "stdint.h": "cuda/std/cstdint",
+    "cstdint": "cuda/std/cstdint",
+    "type_traits": "cuda/std/type_traits",
+    "limits": "cuda/std/limits",
+    "climits": "cuda/std/climits",
+    "utility": "cuda/std/utility",
+    "array": "cuda/std/array",
+    "tuple": "cuda/std/tuple",
+    "atomic": "cuda/std/atomic",
+}
+
+
 def _missing_header(name: str) -> str:
+    if name in _STAND_INS:
+        return f"in device code it is `#include <{_STAND_INS[name]}>`."
     if _HOST_HEADERS.match(name):
         return (
             f"<{name}> is for code on the CPU. A cell holds device code only: leave it out "
-            "(printf needs no header; <cuda/std/...> has the parts of std that work on a GPU)."
+            "(printf, assert and the maths need no header; <cuda/std/...> has what of std works on a GPU)."
         )
     return (
         f"no folder that NVRTC searches has <{name}>: check its spelling. If it is one of CUDA's, "

@@ -50,7 +50,7 @@ def constants_of(source: str) -> dict[str, str]:
     """Names that the source gives a whole number: `#define N 4`, `constexpr int N = 4;`."""
     found: dict[str, str] = {}
     for match in re.finditer(
-        r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", source, re.M
+        r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", source, re.MULTILINE
     ):
         found.setdefault(match[1], match[2])
     whole = r"(?:unsigned|signed|long|int|short|size_t|auto|u?int\d+_t)"

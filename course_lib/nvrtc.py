@@ -172,7 +172,9 @@ def compile_source(
     return Compiled(cell_is_file_one(text.rstrip("\0")), tuple(parse_nvrtc_log(log)))
 
 
-_CELL_ENTRY = re.compile(rf'^(\s*\.file\s+)(\d+)(\s+)"[^"\n]*\b{re.escape(CELL_FILE)}"', re.M)
+_CELL_ENTRY = re.compile(
+    rf'^(\s*\.file\s+)(\d+)(\s+)"[^"\n]*\b{re.escape(CELL_FILE)}"', re.MULTILINE
+)
 
 
 def cell_is_file_one(ptx: str) -> str:

@@ -9,7 +9,7 @@ from course_lib.gpu_limits import arch_number
 
 _SHARED_VARIABLE = re.compile(
     r"^\s*(?:\.visible\s+|\.weak\s+)?\.shared\s+\.align\s+\d+\s+\.(?:b|u|s|f)(\d+)\s+([\w$]+)(?:\[(\d+)\])?\s*(?:=|;)",
-    re.M,
+    re.MULTILINE,
 )
 
 
@@ -42,7 +42,7 @@ def replaced_copies(source: str, ptx: str, arch: str) -> tuple[str, ...]:
     """An advisory where asynchronous copies of the source became plain loads and stores."""
     code = re.sub(r"//[^\n]*", "", source)
     asked = _ASYNC_COPY.search(code)
-    if not asked or re.search(r"^\s*(?:@!?%p\d+\s+)?cp\.async\.", ptx, re.M):
+    if not asked or re.search(r"^\s*(?:@!?%p\d+\s+)?cp\.async\.", ptx, re.MULTILINE):
         return ()
     line = code[: asked.start()].count("\n") + 1
     why = (
@@ -51,8 +51,10 @@ def replaced_copies(source: str, ptx: str, arch: str) -> tuple[str, ...]:
         else "the compiler found no copy of 4, 8 or 16 aligned bytes from global to shared memory"
     )
     return (
-        f"line {line}: {asked[1]} became plain loads and stores, because {why}. The kernel is "
-        "still correct, but it waits for each copy: nothing overlaps.",
+        (
+            f"line {line}: {asked[1]} became plain loads and stores, because {why}. The kernel is "
+            "still correct, but it waits for each copy: nothing overlaps."
+        ),
     )
 
 

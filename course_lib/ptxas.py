@@ -91,7 +91,9 @@ def version(path: str | None = None) -> tuple[int, int] | None:
     path = path or find()
     if path is None:
         return None
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30).stdout
+    said = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, check=False, timeout=30
+    ).stdout
     match = re.search(r"release (\d+)\.(\d+)", said)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -117,7 +119,9 @@ def assemble(ptx: str, arch: str) -> Assembled:
         source, target = Path(folder) / "cell.ptx", Path(folder) / "cell.cubin"
         source.write_text(ptx)
         command = [path, "-v", "-lineinfo", "-arch", arch, "-o", str(target), str(source)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
+        )
         log = ran.stdout + ran.stderr
         if ran.returncode or not target.exists():
             diagnostics = parse_ptxas_log(log, ptx) or [error(log.strip() or "ptxas failed")]

@@ -91,8 +91,8 @@ def test_asynchronous_copies_that_became_plain_ones():
         ("\n__global__ void k(float *x) { x[0] = 1; }", None, 2, "C++ name", 'extern "C"'),
         ("template <int N>\n__global__ void k(float *x) { x[0] = N; }", "k", 2, "nobody", "__device__"),
         ("template <int N>\n__global__ void k(float *x) { x[0] = N; }", None, 2, "nobody", "__device__"),
-        ("template <int N>\n__global__ void k(float *x) { x[0] = N; }\n"
-         "template __global__ void k<3>(float *);", "k", 2, "C++ name", "__device__"),
+        (("template <int N>\n__global__ void k(float *x) { x[0] = N; }\n"
+         "template __global__ void k<3>(float *);"), "k", 2, "C++ name", "__device__"),
         ('extern "C" __global__ void kk(float *x) { x[0] = 1; }', "k", 1, "`kk`", "%%cuda kk"),
         ('extern "C" __global__ void a() {}\nextern "C" __global__ void b() {}', None, 0, "`a`, `b`", "which"),
         ("__device__ int two() { return 2; }", None, 0, "no kernel in this cell", "__global__"),
@@ -214,6 +214,13 @@ def test_devices(monkeypatch):
     assert devices.current_device() == "auto"
     with pytest.raises(ValueError, match="device is one of"):
         devices.use("tpu")
+
+
+def test_device_info(monkeypatch):
+    monkeypatch.setattr(devices, "gpu", lambda: None)
+    info = devices.device_info()
+    assert (info.kind, info.sms, info.shared_per_block) == ("virtual", 132, 227 * 1024)
+    assert "simulated on the CPU" in str(info) and "<table>" in info._repr_html_()
 
 
 def test_a_cubin_runs_within_its_major_version():

@@ -69,6 +69,9 @@ def test_an_error_shows_line_caret_words_and_column():
         ("__half h;", "__half", "<cuda_fp16.h>"),
         ("cuda::ptx::fence_proxy_async();", "namespace", "<cuda/ptx>"),
         ("using namespace nvcuda;", "namespace", "<mma.h>"),
+        ("__syncthread();", "__syncthread", "__syncthreads"),
+        ("x[0] = STAGES;", "STAGES", "-DSTAGES=2"),
+        ("int i = threadIdx; x[i] = 1;", "uint3", "threadIdx.x"),
         ("x[0] = 1", 'expected a ";"', "semicolon"),
         ("int n = 3; float s[n * int(x[0])]; x[1] = s[0];", "constant", "constexpr"),
         ('asm("mov.b32 %0, 1;" :: "r"(x));', "constraint", "__cvta_generic_to_shared"),
@@ -92,6 +95,7 @@ def test_a_missing_brace_points_at_the_open_one():
 
 def test_a_host_header_is_explained():
     assert "leave it out" in str(failure("#include <vector>\n" + wrapped("x[0] = 1;")))
+    assert "<cuda/std/cstdint>" in str(failure("#include <stdint.h>\n" + wrapped("x[0] = 1;")))
 
 
 def test_an_instruction_that_the_architecture_lacks():
