@@ -19,6 +19,11 @@ WORKERS = "guard_workers"
 KERNEL = {"name": "two_stage"}
 
 
+@pytest.fixture(autouse=True)
+def private_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(lock.FOLDER_VARIABLE, str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def helper():
     here = str(pathlib.Path(__file__).parent)
@@ -124,25 +129,32 @@ def test_started_by_a_thread_that_ends(helper):
     assert _works(helper) and helper.pid == before
 
 
-def test_waiting_for_the_lock_is_not_in_the_deadline(helper, tmp_path, monkeypatch):
-    monkeypatch.setenv(lock.FOLDER_VARIABLE, str(tmp_path))
+def test_waiting_for_the_lock_is_not_in_the_deadline(helper):
     assert _works(helper)
     ticket = lock._Ticket(lock.lock_folder("GPU-fake"))
     threading.Timer(1.0, ticket.discard).start()
     begin = time.monotonic()
-    assert _call(helper, "slow", seconds=0.1, deadline=0.6, lock=True) == "done"
+    assert _call(helper, "slow", seconds=0.1, deadline=0.6) == "done"
     assert time.monotonic() - begin > 1.0
 
 
 def test_the_device_tells_its_lock(tmp_path, monkeypatch, helper):
-    monkeypatch.setenv(lock.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setattr(guard, "DEVICE_INFO", f"{WORKERS}:device_info")
     other = guard.GpuHelper()
     try:
-        assert _call(other, "add", a=1, b=1, lock=True) == 2
+        assert _call(other, "add", a=1, b=1) == 2
         assert (tmp_path / "course-lib-gpu-GPU-fake").is_dir()
     finally:
         other.close()
+
+
+def test_what_only_asks_waits_for_nobody(helper):
+    assert _works(helper)
+    ticket = lock._Ticket(lock.lock_folder("GPU-fake"))
+    try:
+        assert _call(helper, "add", a=1, b=2, lock=False) == 3
+    finally:
+        ticket.discard()
 
 
 def test_helper_dies_with_its_parent(tmp_path):
@@ -151,12 +163,14 @@ def test_helper_dies_with_its_parent(tmp_path):
         f"sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n"
         f"sys.path.insert(0, {str(pathlib.Path(__file__).parents[1])!r})\n"
         "from course_lib.real_gpu.guard import GpuHelper\n"
-        "h = GpuHelper()\n"
+        "h = GpuHelper(uuid='GPU-fake')\n"
         "print(h.call('guard_workers:pid', deadline=20), flush=True)\n"
         "try: h.call('guard_workers:hang', deadline=100)\n"
         "finally: pass\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    )
     child = int(process.stdout.readline())
     os.kill(child, 0)
     process.kill()
@@ -171,6 +185,9 @@ def test_helper_dies_with_its_parent(tmp_path):
 
 def _running(pid):
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return (
+            pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            != "Z"
+        )
     except FileNotFoundError:
         return False

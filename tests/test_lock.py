@@ -50,7 +50,9 @@ def test_second_waits_sees_its_place_and_follows():
     assert started.wait(20)
     places = []
     begin = time.monotonic()
-    with lock.gpu_lock(UUID, on_wait=lambda ahead, waited: places.append(ahead)) as waited:
+    with lock.gpu_lock(
+        UUID, on_wait=lambda ahead, waited: places.append(ahead)
+    ) as waited:
         inside = time.monotonic()
     first.join(10)
     events = {kind: when for _, kind, when in _drain(log)}
@@ -107,7 +109,10 @@ def test_a_holder_that_is_killed_does_not_block():
 def test_timeout_says_who_is_ahead():
     ticket = lock._Ticket(lock.lock_folder(UUID))
     try:
-        with pytest.raises(lock.GpuBusy, match="1 still ahead"), lock.gpu_lock(UUID, timeout=0.2):
+        with (
+            pytest.raises(lock.GpuBusy, match="1 still ahead"),
+            lock.gpu_lock(UUID, timeout=0.2),
+        ):
             pass
     finally:
         ticket.discard()

@@ -126,8 +126,10 @@ def test_sites_of_the_two_stage_kernel(two_stage):
 
 def test_only_marked_lines_are_added(two_stage):
     kernel, probed = two_stage
-    parts = re.split(r"// probe begin\n.*?// probe end", probed.text, flags=re.S)
-    stripped = re.sub(r",\s*\.param \.u64 probe0_.*?(?=\n\))", "", "".join(parts), flags=re.S)
+    parts = re.split(r"// probe begin\n.*?// probe end", probed.text, flags=re.DOTALL)
+    stripped = re.sub(
+        r",\s*\.param \.u64 probe0_.*?(?=\n\))", "", "".join(parts), flags=re.DOTALL
+    )
     assert stripped.split() == kernel.ptx().split()
 
 
@@ -149,7 +151,9 @@ def test_runs_are_stamped_once():
     copies = [site for site in probed.sites if site.kind == "copy"]
     assert len(copies) == 4  # one per guard: the run-time bit lets one of them write
     bits = re.findall(r"and\.b32 %probe0_scratch, %probe0_bits, (\d+);", probed.text)
-    assert bits.count("1") == 4 and "2" in bits  # the reads of the loop have another bit
+    assert (
+        bits.count("1") == 4 and "2" in bits
+    )  # the reads of the loop have another bit
     assert "twice" in probed.notes[0]
 
 
@@ -171,6 +175,21 @@ def test_a_spinning_wait_is_one_interval():
     assert after.count("st.global.v2.u32") == 2
 
 
+@pytest.mark.parametrize("source", [TWO_STAGE, POLLING, AWKWARD])
+def test_the_parser_tells_probes_from_the_kernel(source):
+    kernel = compile_kernel(source)
+    own = list(kernel.module.functions[kernel.name].instructions)
+    stamped = kernel.rewritten(
+        probes.stamp(kernel.ptx(), kernel.module, kernel.name).text
+    )
+    kept = [
+        i for i in stamped.module.functions[kernel.name].instructions if not i.probe
+    ]
+    assert [i.opcode for i in kept] == [i.opcode for i in own]
+    lines = [stamped.module.site_of(i).cell_line for i in kept]
+    assert lines == [kernel.module.site_of(i).cell_line for i in own]
+
+
 def test_no_parameters():
     kernel = compile_kernel(NO_PARAMETERS)
     probed = probes.stamp(kernel.ptx(), kernel.module, kernel.name)
@@ -187,7 +206,10 @@ def test_no_such_kernel(two_stage):
     ("opcode", "kind"),
     [
         ("cp.async.ca.shared.global.L2::128B", "copy"),
-        ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "copy"),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes",
+            "copy",
+        ),
         ("cp.async.bulk.global.shared::cta.bulk_group", None),
         ("cp.async.bulk.prefetch.L2.global", None),
         ("cp.async.bulk.commit_group", "commit"),
@@ -222,7 +244,9 @@ def test_statements_of_inline_assembly():
     )
     entry = find_entry(text, "k")
     kinds = [s.kind for s in entry.statements]
-    assert kinds == ["directive", "open", "directive", "label"] + ["instruction"] * 2 + [
+    assert kinds == ["directive", "open", "directive", "label"] + [
+        "instruction"
+    ] * 2 + [
         "close",
         "instruction",
         "instruction",
@@ -233,14 +257,99 @@ def test_statements_of_inline_assembly():
         "st.global.v2.u32 [%rd1], {%r1, %r2};",
         "ret;",
     ]
-    assert split_operands("[%r1], [%rd2, {%r3, %r4}], 16") == ["[%r1]", "[%rd2, {%r3, %r4}]", "16"]
+    assert split_operands("[%r1], [%rd2, {%r3, %r4}], 16") == [
+        "[%r1]",
+        "[%rd2, {%r3, %r4}]",
+        "16",
+    ]
+
+
+# --- on the virtual GPU
+
+
+def _run_stamped(kernel, grid, arguments, warps, **how):
+    """Runs a stamped kernel on the virtual GPU; the decoded stamps of block 0."""
+    launch = pytest.importorskip(
+        "course_lib.virtual_gpu.launch", reason="no virtual GPU"
+    ).launch
+    probed = probes.stamp(kernel.ptx(), kernel.module, kernel.name)
+    buffer = probes.allocate(np, 1, warps, 512)
+    extra = (buffer, np.uint32(512), np.uint32(1), np.uint32(1000))
+    stamped = kernel.rewritten(probed.text, probes.EXTRA_PARAMETERS)
+    result = launch(stamped, grid, [*arguments, *extra], **how)
+    assert result.ok, result.errors
+    return probes.decode(buffer, probed), probed
+
+
+@pytest.mark.parametrize("how", [{}, {"order": "timed"}])
+def test_a_stamped_kernel_computes_the_same(two_stage, how):
+    tiles, blocks = 5, 3
+    x = np.random.default_rng(7).integers(
+        0, 2**32, blocks * tiles * 4096, dtype=np.uint32
+    )
+    out = np.zeros(blocks * tiles, np.uint32)
+    kernel, _ = two_stage
+    decoded, probed = _run_stamped(
+        kernel, (blocks,), [x, out, np.int32(tiles)], 8, **how
+    )
+    assert np.array_equal(out, x.reshape(-1, 4096).sum(axis=1, dtype=np.uint32))
+    _check_events(decoded, probed, x, tiles)
+
+
+def _check_events(decoded, probed, x, tiles):
+    """What lane 0 of warp 3 of block 0 must have gone through, in this order."""
+    events = decoded.events[decoded.events["warp"] == 3]
+    kinds = [(probed.site(e["site"]).kind, int(e["phase"])) for e in events]
+    copy, tail = [("copy", 0), ("commit", 1)], [("commit", 1)]
+    body = [("wait", 0), ("wait", 1), ("barrier", 0), ("barrier", 1), ("read", 0)]
+    body += [("barrier", 0), ("barrier", 1)]
+    expected = [*copy, *copy]
+    for tile in range(tiles):
+        expected += body + (copy if tile + 2 < tiles else tail)
+    assert kinds == [*expected, ("exit", 0)]
+    assert set(decoded.events["block"]) == {0} and decoded.truncated == ()
+    assert (np.diff(events["clock"]) >= 0).all()
+    copies = events[[kind == "copy" for kind, _ in kinds]]
+    names, offsets = probes.locate(
+        copies["global_address"], {"x": (probes.address_of(x), x.nbytes)}
+    )
+    assert set(names) == {"x"}
+    assert (offsets // 16384).tolist() == list(range(tiles))
+    stages = copies["shared"].astype(int) - int(copies["shared"].min())
+    assert stages.tolist() == [16384 * (tile % 2) for tile in range(tiles)]
+
+
+@pytest.mark.parametrize("rows", [0, 130, 512])
+def test_awkward_control_flow_computes_the_same(rows):
+    launch = pytest.importorskip(
+        "course_lib.virtual_gpu.launch", reason="no virtual GPU"
+    ).launch
+    kernel = compile_kernel(AWKWARD, threads=128, shared_bytes=8192)
+    x = np.arange(2048, dtype=np.float32)
+    plain, stamped = np.zeros(128, np.float32), np.zeros(128, np.float32)
+    numbers = [np.int32(rows), np.int32(3)]
+    if (
+        rows < 512
+    ):  # what was never copied is uninitialised, and must stay out of the comparison
+        numbers[1] = np.int32(0)
+    assert launch(kernel, (1,), [x, plain, *numbers]).ok
+    decoded, probed = _run_stamped(kernel, (1,), [x, stamped, *numbers], 4)
+    assert np.array_equal(plain, stamped)
+    first = [probed.site(e["site"]).kind for e in decoded.events if e["warp"] == 0]
+    assert first.count("copy") == (1 if rows == 512 else 0)
+    assert first.count("read") == (
+        1 if rows == 512 else 0
+    )  # one run, though the loop turns 3 times
+    assert first.count("wait") == (2 if rows == 512 else 0)
 
 
 # --- decoding
 
 
 def _probed(*kinds, aliases=()):
-    sites = tuple(probes.ProbeSite(i + 1, kind, None, kind, 0) for i, kind in enumerate(kinds))
+    sites = tuple(
+        probes.ProbeSite(i + 1, kind, None, kind, 0) for i, kind in enumerate(kinds)
+    )
     return probes.ProbedPtx("", "k", sites, dict(aliases))
 
 
@@ -254,9 +363,15 @@ def _records(*rows, capacity=8):
 def test_decode_unwraps_the_clock_and_writes_out_aliases():
     header = (0xFFFFFF00, probes.HEADER_MARK, 7, 132)
     records = _records(header, (0xFFFFFFF0, 1 << 1, 0, 0), (0x10, 2 << 1, 96, 5))
-    decoded = probes.decode(records, _probed("barrier", "read", aliases={(2, 0): (1, 1)}))
+    decoded = probes.decode(
+        records, _probed("barrier", "read", aliases={(2, 0): (1, 1)})
+    )
     events = decoded.events
-    assert events["site"].tolist() == [1, 1, 2] and events["phase"].tolist() == [0, 1, 0]
+    assert events["site"].tolist() == [1, 1, 2] and events["phase"].tolist() == [
+        0,
+        1,
+        0,
+    ]
     assert events["clock"].tolist() == [0xF0, 0x110, 0x110]
     assert events["order"].tolist() == [0, 1, 2]
     assert events["shared"].tolist() == [0, 0, 96]
@@ -281,15 +396,23 @@ def test_decode_of_warps_that_never_ran():
 def test_a_wait_recorded_late_keeps_its_time():
     # Both records of a polled wait are written at its end; another stamp may lie between.
     records = _records(
-        (100, probes.HEADER_MARK, 0, 0), (150, 2 << 1, 0, 0), (120, 1 << 1, 0, 0), (180, 3, 0, 0)
+        (100, probes.HEADER_MARK, 0, 0),
+        (150, 2 << 1, 0, 0),
+        (120, 1 << 1, 0, 0),
+        (180, 3, 0, 0),
     )
-    assert probes.decode(records, _probed("wait", "read")).events["clock"].tolist() == [50, 20, 80]
+    assert probes.decode(records, _probed("wait", "read")).events["clock"].tolist() == [
+        50,
+        20,
+        80,
+    ]
 
 
 def test_locate():
     arrays = {"x": (0x7F0000001000, 4096), "out": (0x7F0000003008, 64)}
     low = [
-        (a >> 4 << 4) & ((1 << 36) - 1) for a in (0x7F0000001000, 0x7F0000001FFC, 0x7F0000003008)
+        (a >> 4 << 4) & ((1 << 36) - 1)
+        for a in (0x7F0000001000, 0x7F0000001FFC, 0x7F0000003008)
     ]
     names, offsets = probes.locate([*low, 0, 0x123450], arrays)
     assert names == ["x", "x", "out", "", ""]

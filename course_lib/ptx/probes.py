@@ -40,6 +40,7 @@ another would measure that.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -51,7 +52,9 @@ from course_lib.ptx.statements import Entry, Statement, find_entry, split_operan
 
 RECORD_BYTES = 16
 HEADER_MARK = 0xFFFFFFFF
-EXTRA_PARAMETERS = 4  #: u64 buffer, u32 capacity, u32 slots, u32 stride, after the kernel's own
+EXTRA_PARAMETERS = (
+    4  #: u64 buffer, u32 capacity, u32 slots, u32 stride, after the kernel's own
+)
 PROBE_BEGIN = "// probe begin"
 PROBE_END = "// probe end"
 
@@ -74,8 +77,35 @@ _MAX_RUN_BITS = 32  #: one bit each in one 32-bit register
 #: many of these cheap instructions are between them.
 _CHEAP_LIMIT = 24
 _CHEAP = frozenset(
-    ("mov", "add", "sub", "mul", "mad", "fma", "shl", "shr", "shf", "and", "or", "xor", "not")
-    + ("neg", "abs", "min", "max", "cvt", "cvta", "setp", "selp", "bfe", "bfi", "lop3", "prmt")
+    (
+        "mov",
+        "add",
+        "sub",
+        "mul",
+        "mad",
+        "fma",
+        "shl",
+        "shr",
+        "shf",
+        "and",
+        "or",
+        "xor",
+        "not",
+    )
+    + (
+        "neg",
+        "abs",
+        "min",
+        "max",
+        "cvt",
+        "cvta",
+        "setp",
+        "selp",
+        "bfe",
+        "bfi",
+        "lop3",
+        "prmt",
+    )
 )
 
 
@@ -123,7 +153,9 @@ def stamp(ptx_text: str, module: Any, kernel_name: str) -> ProbedPtx:
     return ProbedPtx(text, kernel_name, sites, writer.aliases, _notes(entry, module))
 
 
-def launch_arguments(buffer_address: int, capacity: int, slots: int, stride: int) -> tuple:
+def launch_arguments(
+    buffer_address: int, capacity: int, slots: int, stride: int
+) -> tuple:
     """The stamped kernel's extra arguments, to follow its own.
 
     Stamped are the blocks with linear index ``0, stride, 2*stride, …``, ``slots`` of them;
@@ -230,7 +262,10 @@ def _plan(entry: Entry, lines: Mapping[int, int | None]) -> list[_Plan]:
 
 
 def _branches(statement: Statement) -> bool:
-    return statement.kind == "instruction" and statement.opcode.split(".")[0] in ("bra", "brx")
+    return statement.kind == "instruction" and statement.opcode.split(".")[0] in (
+        "bra",
+        "brx",
+    )
 
 
 def _assign_run_bits(entry: Entry, plans: list[_Plan]) -> None:
@@ -266,10 +301,12 @@ def _loops_without_delimiter(entry: Entry, plans: list[_Plan]) -> list[tuple[int
     return loops
 
 
-def _shared_readings(entry: Entry, plans: list[_Plan]) -> dict[tuple[int, int], tuple[int, int]]:
+def _shared_readings(
+    entry: Entry, plans: list[_Plan]
+) -> dict[tuple[int, int], tuple[int, int]]:
     """For (site, 0): the (site, 1) right before it that needs no clock reading of its own."""
     shared = {}
-    for first, second in zip(plans, plans[1:], strict=False):
+    for first, second in itertools.pairwise(plans):
         alone = any(p.statement.guard or _polls(p) for p in (first, second))
         if alone or first.site.kind not in _DELIMITERS or 0 not in second.phases:
             continue
@@ -293,13 +330,17 @@ def _notes(entry: Entry, module: Any) -> tuple[str, ...]:
     """What the stamps do not cover."""
     notes = []
     called = [
-        split_operands(s.operands) for s in entry.statements if s.opcode.split(".")[0] == "call"
+        split_operands(s.operands)
+        for s in entry.statements
+        if s.opcode.split(".")[0] == "call"
     ]
     functions = set(getattr(module, "functions", {}) or ())
     names = {name for operands in called for name in operands if name in functions}
     if names:
         listed = ", ".join(sorted(names))
-        notes.append(f"device functions that were not inlined are not stamped inside: {listed}")
+        notes.append(
+            f"device functions that were not inlined are not stamped inside: {listed}"
+        )
     return tuple(notes)
 
 
@@ -348,7 +389,8 @@ class _Registers:
         narrow = [
             getattr(self, item.name)
             for item in fields(self)
-            if item.name != "prefix" and getattr(self, item.name) not in wide + predicates
+            if item.name != "prefix"
+            and getattr(self, item.name) not in wide + predicates
         ]
         return (
             f".reg .b32 {', '.join(narrow)};",
@@ -393,7 +435,9 @@ class _Writer:
 
     def _parameter_list(self, text: str) -> str:
         kinds = {"buffer": "u64", "capacity": "u32", "slots": "u32", "stride": "u32"}
-        added = ", ".join(f".param .{kind} {self.own.parameter(n)}" for n, kind in kinds.items())
+        added = ", ".join(
+            f".param .{kind} {self.own.parameter(n)}" for n, kind in kinds.items()
+        )
         if not self.entry.has_parameter_list:
             return f"({added})\n"
         begin, end = self.entry.parameters
@@ -555,9 +599,7 @@ class _Writer:
         base, offset = _split_address(operand)
         kind = self.bits_of(base)
         if kind == 64:
-            return (
-                f"cvt.u32.u64 {own.shared}, {base}; add.s32 {own.shared}, {own.shared}, {offset};"
-            )
+            return f"cvt.u32.u64 {own.shared}, {base}; add.s32 {own.shared}, {own.shared}, {offset};"
         if kind == 32:
             return f"add.s32 {own.shared}, {base}, {offset};"
         return (  # a variable's name, or a plain number
@@ -567,7 +609,9 @@ class _Writer:
     def _global_address(self, operand: str) -> str:
         own = self.own
         base, offset = _split_address(operand)
-        if self.bits_of(base) != 64 or "," in operand:  # a variable, or a tensor map's coordinates
+        if (
+            self.bits_of(base) != 64 or "," in operand
+        ):  # a variable, or a tensor map's coordinates
             return f"mov.u32 {own.remote}, 0;"
         return (
             f"add.s64 {own.wide}, {base}, {offset}; "
@@ -583,7 +627,11 @@ class _Writer:
         """
         own = self.own
         statement, index = plan.statement, plan.site.index
-        guard = f"@{'!' if statement.negated else ''}{statement.guard}" if statement.guard else ""
+        guard = (
+            f"@{'!' if statement.negated else ''}{statement.guard}"
+            if statement.guard
+            else ""
+        )
         before = [f"setp.ne.and.u32 {own.now}, {own.waiting}, {index}, {own.on};"]
         if guard:
             before += [
@@ -628,7 +676,9 @@ class _RegisterWidths:
         self._ranges: dict[str, int] = {}
         self._single: dict[str, int] = {}
         for statement in entry.statements:
-            match = re.match(r"\.reg\s+\.([a-z]+)(\d*)\w*\s+(.*)", statement.opcode, re.S)
+            match = re.match(
+                r"\.reg\s+\.([a-z]+)(\d*)\w*\s+(.*)", statement.opcode, re.DOTALL
+            )
             if statement.kind != "directive" or match is None:
                 continue
             bits = int(match.group(2) or 1)
@@ -676,7 +726,9 @@ def allocate(xp: Any, slots: int, warps: int, capacity: int) -> Any:
     words = slots * warps * capacity * 4
     nbytes = words * 4
     if nbytes > 1 << 31:
-        raise ValueError(f"{nbytes >> 20} MiB of stamps; ask for fewer blocks or records")
+        raise ValueError(
+            f"{nbytes >> 20} MiB of stamps; ask for fewer blocks or records"
+        )
     store = xp.zeros(2 * words + 64, dtype=xp.uint32)
     begin = address_of(store)
     skip = -begin % 64
@@ -731,31 +783,40 @@ def _signed32(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _events_of_warp(written: np.ndarray, begin: int, raw: int, probed: ProbedPtx) -> np.ndarray:
+def _events_of_warp(
+    written: np.ndarray, begin: int, raw: int, probed: ProbedPtx
+) -> np.ndarray:
     """Events of one warp, with the aliases written out and the 32-bit clock unwrapped."""
     clocks = written[:, 0].astype(np.int64)
     steps = np.diff(clocks, prepend=raw) % (1 << 32)
-    if len(steps):  # a polling wait's first record repeats an earlier reading: never "before" it
+    if len(
+        steps
+    ):  # a polling wait's first record repeats an earlier reading: never "before" it
         steps[steps >= 1 << 31] -= 1 << 32
     unwrapped = begin + np.cumsum(steps)
     marks = written[:, 1].astype(np.int64)
     copies = np.ones(len(marks), dtype=np.int64)
-    alias_of = {site << 1 | phase: s << 1 | p for (site, phase), (s, p) in probed.aliases.items()}
+    alias_of = {
+        site << 1 | phase: s << 1 | p
+        for (site, phase), (s, p) in probed.aliases.items()
+    }
     for mark in alias_of:
         copies[marks == mark] = 2
     source = np.repeat(np.arange(len(marks)), copies)
     events = np.zeros(len(source), EVENT)
     expanded = marks[source]
-    first = np.r_[source[1:] == source[:-1], False] if len(source) else np.zeros(0, bool)
+    first = (
+        np.r_[source[1:] == source[:-1], False] if len(source) else np.zeros(0, bool)
+    )
     for mark, other in alias_of.items():
         expanded[first & (marks[source] == mark)] = other
     events["site"], events["phase"] = expanded >> 1, expanded & 1
     events["clock"] = unwrapped[source]
     own = ~first  # the access's addresses are not those of the barrier before it
     events["shared"] = np.where(own, written[source, 2], 0)
-    events["global_address"] = np.where(own, written[source, 3], 0).astype(np.uint64) << np.uint64(
-        4
-    )
+    events["global_address"] = np.where(own, written[source, 3], 0).astype(
+        np.uint64
+    ) << np.uint64(4)
     events["order"] = np.arange(len(events))
     return events
 
@@ -775,7 +836,9 @@ def locate(
     for name, (address, nbytes) in arrays.items():
         distance = (low - np.uint64(address & ~15)) & mask
         inside = (low != 0) & (distance < nbytes) & (offsets < 0)
-        offsets[inside] = np.maximum(distance[inside].astype(np.int64) - (address & 15), 0)
+        offsets[inside] = np.maximum(
+            distance[inside].astype(np.int64) - (address & 15), 0
+        )
         for index in np.flatnonzero(inside):
             names[index] = name
     return names, offsets

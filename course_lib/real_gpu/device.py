@@ -7,6 +7,7 @@ Importing this module imports no CuPy.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -52,7 +53,9 @@ def _argument(value: Any) -> Any:
     return np.float32(value) if isinstance(value, float) else value
 
 
-def load(cubin: bytes, name: str, threads: int | Sequence[int], shared_bytes: int) -> LoadedKernel:
+def load(
+    cubin: bytes, name: str, threads: int | Sequence[int], shared_bytes: int
+) -> LoadedKernel:
     """Loads one kernel of a cubin; ``shared_bytes`` is its dynamic shared memory per block."""
     function = _function(cubin, name)
     if shared_bytes + int(function.shared_size_bytes) > STATIC_SHARED_LIMIT:
@@ -89,7 +92,9 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 def load_kernel(kernel: Any, problem: Any = None) -> LoadedKernel:
     """Loads a :class:`course_lib.kernel.Kernel`; the problem supplies a launch shape it lacks."""
-    return load(kernel.cubin, kernel.name, threads_of(kernel, problem), int(kernel.shared_bytes))
+    return load(
+        kernel.cubin, kernel.name, threads_of(kernel, problem), int(kernel.shared_bytes)
+    )
 
 
 def threads_of(kernel: Any, problem: Any = None) -> int:
@@ -97,7 +102,9 @@ def threads_of(kernel: Any, problem: Any = None) -> int:
     if kernel.threads:
         return int(kernel.threads)
     if problem is None:
-        raise ValueError(f"{kernel.name} has no --threads, and no problem to take them from")
+        raise ValueError(
+            f"{kernel.name} has no --threads, and no problem to take them from"
+        )
     return int(problem.threads(kernel))
 
 
@@ -146,7 +153,7 @@ def _uuid_text(raw: bytes) -> str:
     if len(digits) != 32:
         return "GPU-unknown"
     cuts = (0, 8, 12, 16, 20, 32)
-    return "GPU-" + "-".join(digits[a:b] for a, b in zip(cuts, cuts[1:], strict=False))
+    return "GPU-" + "-".join(digits[a:b] for a, b in itertools.pairwise(cuts))
 
 
 def _clock_mhz(cupy: Any, device: int, raw: Any) -> float:
@@ -160,7 +167,9 @@ def _clock_mhz(cupy: Any, device: int, raw: Any) -> float:
 def _flush_buffer() -> Any:
     import cupy
 
-    return cupy.empty(FLUSH_FACTOR * max(properties()["l2_bytes"], 1 << 22), dtype=cupy.uint8)
+    return cupy.empty(
+        FLUSH_FACTOR * max(properties()["l2_bytes"], 1 << 22), dtype=cupy.uint8
+    )
 
 
 def flush_l2() -> None:

@@ -61,7 +61,7 @@ def serve(pipe: Connection) -> None:
             return
         try:
             answer: tuple[str, Any] = ("result", resolve(path)(**data))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller hears of it
             answer = ("failure", describe(error))
         # What device printf wrote must be in the file before the parent reads it.
         sys.stdout.flush()
@@ -70,14 +70,16 @@ def serve(pipe: Connection) -> None:
             pipe.send(answer)
         except (BrokenPipeError, ConnectionResetError):
             return
-        except Exception as error:  # a result that cannot be pickled
+        except Exception as error:  # noqa: BLE001 - a result that cannot be pickled
             pipe.send(("failure", describe(error)))
 
 
 def main() -> None:
     """Entry point; ``sys.argv`` holds the pipe's descriptor and the parent's process id."""
     die_with_parent(int(sys.argv[2]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted cell is the parent's business
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # an interrupted cell is the parent's business
     pipe = Connection(int(sys.argv[1]))
     pipe.send(("ready", os.getpid()))
     serve(pipe)

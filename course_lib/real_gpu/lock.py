@@ -41,7 +41,9 @@ def lock_folder(uuid: str) -> Path:
     base = base or Path(tempfile.gettempdir())
     folder = base / f"course-lib-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', uuid) or 'unknown'}"
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):  # somebody else's, who has opened it already
+    with contextlib.suppress(
+        PermissionError
+    ):  # somebody else's, who has opened it already
         folder.chmod(0o777)
     return folder
 
@@ -53,7 +55,11 @@ def say_place(ahead: int, waited: float) -> None:
         text = f"waiting for the GPU: {who} ahead of you ({waited:.0f} s)"
         print(f"\r{text:<70}", end="", file=sys.stderr, flush=True)
     else:
-        print(f"\r{f'the GPU is yours after {waited:.0f} s':<70}", file=sys.stderr, flush=True)
+        print(
+            f"\r{f'the GPU is yours after {waited:.0f} s':<70}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 _held: dict[Path, int] = {}
@@ -110,7 +116,9 @@ def _queued(
                 break
             waited = time.monotonic() - begin
             if timeout is not None and waited > timeout:
-                raise GpuBusy(f"the GPU was not free within {timeout:.0f} s; {ahead} still ahead")
+                raise GpuBusy(
+                    f"the GPU was not free within {timeout:.0f} s; {ahead} still ahead"
+                )
             if max(ahead, 1) != told:
                 told = max(ahead, 1)
                 on_wait(told, waited)
@@ -174,7 +182,9 @@ def _is_alive(path: Path) -> bool:
 def _open(path: Path, *, create: bool) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     descriptor = os.open(path, flags, 0o666)
-    with contextlib.suppress(PermissionError):  # made by another user, who has done this
+    with contextlib.suppress(
+        PermissionError
+    ):  # made by another user, who has done this
         os.fchmod(descriptor, 0o666)
     return descriptor
 

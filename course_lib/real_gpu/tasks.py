@@ -56,7 +56,10 @@ def run_problem(
 
 
 def time_kernels(
-    kernels: dict[str, dict[str, Any]], problem: dict[str, Any], rounds: int = 20, seed: int = 0
+    kernels: dict[str, dict[str, Any]],
+    problem: dict[str, Any],
+    rounds: int = 20,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Interleaved times of several kernels on one problem's inputs, L2 flushed before each."""
     cases = {label: _Case(spec, problem) for label, spec in kernels.items()}
@@ -111,7 +114,9 @@ def trace_problem(
     grid, capacity = case.grid, FIRST_CAPACITY
     while True:
         records = probes.allocate(cupy, slots, warps, capacity)
-        extra = probes.launch_arguments(probes.address_of(records), capacity, slots, stride)
+        extra = probes.launch_arguments(
+            probes.address_of(records), capacity, slots, stride
+        )
         arguments = [*case.arguments, *extra]
         case.reset()
         device.flush_l2()
@@ -121,7 +126,9 @@ def trace_problem(
             break
         capacity *= 4
     times = device.time_interleaved(
-        [case.launch, lambda: stamped.launch(grid, arguments)], rounds, prepare=case.reset
+        [case.launch, lambda: stamped.launch(grid, arguments)],
+        rounds,
+        prepare=case.reset,
     )
     plain, with_stamps = np.median(times, axis=0)
     pointers = case.pointers()
@@ -147,13 +154,18 @@ def trace_problem(
 class _Case:
     """A kernel loaded, and bound to one problem's arrays on this device."""
 
-    def __init__(self, kernel: dict[str, Any], problem: dict[str, Any], iteration: int = 0) -> None:
+    def __init__(
+        self, kernel: dict[str, Any], problem: dict[str, Any], iteration: int = 0
+    ) -> None:
         import cupy
 
         from course_lib import problems
         from course_lib.kernel import Kernel
 
-        self.kernel, self.problem = Kernel.from_spec(kernel), problems.from_spec(problem)
+        self.kernel, self.problem = (
+            Kernel.from_spec(kernel),
+            problems.from_spec(problem),
+        )
         self.loaded = device.load_kernel(self.kernel, self.problem)
         self.grid = self.problem.grid(self.kernel)
         self.inputs = self.problem.inputs(cupy, iteration)
@@ -163,7 +175,9 @@ class _Case:
 
     def bind(self) -> None:
         """Makes the argument list from the arrays."""
-        self.arguments = list(self.problem.arguments(self.kernel, self.inputs, self.outputs))
+        self.arguments = list(
+            self.problem.arguments(self.kernel, self.inputs, self.outputs)
+        )
 
     def launch(self) -> None:
         self.loaded.launch(self.grid, self.arguments)
