@@ -42,9 +42,7 @@ class CUDADriverError(RuntimeError):
 
 
 def fault(kernel=None):
-    raise CUDADriverError(
-        "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
-    )
+    raise CUDADriverError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
 
 
 class OutOfMemoryError(MemoryError):

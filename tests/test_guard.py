@@ -168,9 +168,7 @@ def test_helper_dies_with_its_parent(tmp_path):
         "try: h.call('guard_workers:hang', deadline=100)\n"
         "finally: pass\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     child = int(process.stdout.readline())
     os.kill(child, 0)
     process.kill()
@@ -185,9 +183,6 @@ def test_helper_dies_with_its_parent(tmp_path):
 
 def _running(pid):
     try:
-        return (
-            pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            != "Z"
-        )
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False

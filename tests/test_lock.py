@@ -50,9 +50,7 @@ def test_second_waits_sees_its_place_and_follows():
     assert started.wait(20)
     places = []
     begin = time.monotonic()
-    with lock.gpu_lock(
-        UUID, on_wait=lambda ahead, waited: places.append(ahead)
-    ) as waited:
+    with lock.gpu_lock(UUID, on_wait=lambda ahead, waited: places.append(ahead)) as waited:
         inside = time.monotonic()
     first.join(10)
     events = {kind: when for _, kind, when in _drain(log)}

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib import ptxas
 from course_lib.kernel import compile_kernel
-from course_lib.ptx import probes
+from course_lib.ptx import probe_records, probes
 from course_lib.ptx.statements import find_entry, split_operands
 
 TWO_STAGE = r"""
@@ -127,9 +127,7 @@ def test_sites_of_the_two_stage_kernel(two_stage):
 def test_only_marked_lines_are_added(two_stage):
     kernel, probed = two_stage
     parts = re.split(r"// probe begin\n.*?// probe end", probed.text, flags=re.DOTALL)
-    stripped = re.sub(
-        r",\s*\.param \.u64 probe0_.*?(?=\n\))", "", "".join(parts), flags=re.DOTALL
-    )
+    stripped = re.sub(r",\s*\.param \.u64 probe0_.*?(?=\n\))", "", "".join(parts), flags=re.DOTALL)
     assert stripped.split() == kernel.ptx().split()
 
 
@@ -151,9 +149,7 @@ def test_runs_are_stamped_once():
     copies = [site for site in probed.sites if site.kind == "copy"]
     assert len(copies) == 4  # one per guard: the run-time bit lets one of them write
     bits = re.findall(r"and\.b32 %probe0_scratch, %probe0_bits, (\d+);", probed.text)
-    assert (
-        bits.count("1") == 4 and "2" in bits
-    )  # the reads of the loop have another bit
+    assert bits.count("1") == 4 and "2" in bits  # the reads of the loop have another bit
     assert "twice" in probed.notes[0]
 
 
@@ -179,12 +175,8 @@ def test_a_spinning_wait_is_one_interval():
 def test_the_parser_tells_probes_from_the_kernel(source):
     kernel = compile_kernel(source)
     own = list(kernel.module.functions[kernel.name].instructions)
-    stamped = kernel.rewritten(
-        probes.stamp(kernel.ptx(), kernel.module, kernel.name).text
-    )
-    kept = [
-        i for i in stamped.module.functions[kernel.name].instructions if not i.probe
-    ]
+    stamped = kernel.rewritten(probes.stamp(kernel.ptx(), kernel.module, kernel.name).text)
+    kept = [i for i in stamped.module.functions[kernel.name].instructions if not i.probe]
     assert [i.opcode for i in kept] == [i.opcode for i in own]
     lines = [stamped.module.site_of(i).cell_line for i in kept]
     assert lines == [kernel.module.site_of(i).cell_line for i in own]
@@ -244,9 +236,7 @@ def test_statements_of_inline_assembly():
     )
     entry = find_entry(text, "k")
     kinds = [s.kind for s in entry.statements]
-    assert kinds == ["directive", "open", "directive", "label"] + [
-        "instruction"
-    ] * 2 + [
+    assert kinds == ["directive", "open", "directive", "label"] + ["instruction"] * 2 + [
         "close",
         "instruction",
         "instruction",
@@ -269,9 +259,7 @@ def test_statements_of_inline_assembly():
 
 def _run_stamped(kernel, grid, arguments, warps, **how):
     """Runs a stamped kernel on the virtual GPU; the decoded stamps of block 0."""
-    launch = pytest.importorskip(
-        "course_lib.virtual_gpu.launch", reason="no virtual GPU"
-    ).launch
+    launch = pytest.importorskip("course_lib.virtual_gpu.launch", reason="no virtual GPU").launch
     probed = probes.stamp(kernel.ptx(), kernel.module, kernel.name)
     buffer = probes.allocate(np, 1, warps, 512)
     extra = (buffer, np.uint32(512), np.uint32(1), np.uint32(1000))
@@ -284,14 +272,10 @@ def _run_stamped(kernel, grid, arguments, warps, **how):
 @pytest.mark.parametrize("how", [{}, {"order": "timed"}])
 def test_a_stamped_kernel_computes_the_same(two_stage, how):
     tiles, blocks = 5, 3
-    x = np.random.default_rng(7).integers(
-        0, 2**32, blocks * tiles * 4096, dtype=np.uint32
-    )
+    x = np.random.default_rng(7).integers(0, 2**32, blocks * tiles * 4096, dtype=np.uint32)
     out = np.zeros(blocks * tiles, np.uint32)
     kernel, _ = two_stage
-    decoded, probed = _run_stamped(
-        kernel, (blocks,), [x, out, np.int32(tiles)], 8, **how
-    )
+    decoded, probed = _run_stamped(kernel, (blocks,), [x, out, np.int32(tiles)], 8, **how)
     assert np.array_equal(out, x.reshape(-1, 4096).sum(axis=1, dtype=np.uint32))
     _check_events(decoded, probed, x, tiles)
 
@@ -321,16 +305,12 @@ def _check_events(decoded, probed, x, tiles):
 
 @pytest.mark.parametrize("rows", [0, 130, 512])
 def test_awkward_control_flow_computes_the_same(rows):
-    launch = pytest.importorskip(
-        "course_lib.virtual_gpu.launch", reason="no virtual GPU"
-    ).launch
+    launch = pytest.importorskip("course_lib.virtual_gpu.launch", reason="no virtual GPU").launch
     kernel = compile_kernel(AWKWARD, threads=128, shared_bytes=8192)
     x = np.arange(2048, dtype=np.float32)
     plain, stamped = np.zeros(128, np.float32), np.zeros(128, np.float32)
     numbers = [np.int32(rows), np.int32(3)]
-    if (
-        rows < 512
-    ):  # what was never copied is uninitialised, and must stay out of the comparison
+    if rows < 512:  # what was never copied is uninitialised, and must stay out of the comparison
         numbers[1] = np.int32(0)
     assert launch(kernel, (1,), [x, plain, *numbers]).ok
     decoded, probed = _run_stamped(kernel, (1,), [x, stamped, *numbers], 4)
@@ -347,9 +327,7 @@ def test_awkward_control_flow_computes_the_same(rows):
 
 
 def _probed(*kinds, aliases=()):
-    sites = tuple(
-        probes.ProbeSite(i + 1, kind, None, kind, 0) for i, kind in enumerate(kinds)
-    )
+    sites = tuple(probes.ProbeSite(i + 1, kind, None, kind, 0) for i, kind in enumerate(kinds))
     return probes.ProbedPtx("", "k", sites, dict(aliases))
 
 
@@ -363,9 +341,7 @@ def _records(*rows, capacity=8):
 def test_decode_unwraps_the_clock_and_writes_out_aliases():
     header = (0xFFFFFF00, probes.HEADER_MARK, 7, 132)
     records = _records(header, (0xFFFFFFF0, 1 << 1, 0, 0), (0x10, 2 << 1, 96, 5))
-    decoded = probes.decode(
-        records, _probed("barrier", "read", aliases={(2, 0): (1, 1)})
-    )
+    decoded = probes.decode(records, _probed("barrier", "read", aliases={(2, 0): (1, 1)}))
     events = decoded.events
     assert events["site"].tolist() == [1, 1, 2] and events["phase"].tolist() == [
         0,
@@ -411,8 +387,7 @@ def test_a_wait_recorded_late_keeps_its_time():
 def test_locate():
     arrays = {"x": (0x7F0000001000, 4096), "out": (0x7F0000003008, 64)}
     low = [
-        (a >> 4 << 4) & ((1 << 36) - 1)
-        for a in (0x7F0000001000, 0x7F0000001FFC, 0x7F0000003008)
+        (a >> 4 << 4) & ((1 << 36) - 1) for a in (0x7F0000001000, 0x7F0000001FFC, 0x7F0000003008)
     ]
     names, offsets = probes.locate([*low, 0, 0x123450], arrays)
     assert names == ["x", "x", "out", "", ""]
@@ -435,14 +410,14 @@ def test_the_buffer_crosses_no_4_gib_line():
 
 
 def _allocated_at(space, start):
-    real, seen = probes.address_of, {}
+    real, seen = probe_records.address_of, {}
 
     def pretended(array):
         seen["base"] = real(array)
         return start
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(probes, "address_of", pretended)
+        patch.setattr(probe_records, "address_of", pretended)
         made = probes.allocate(space, 2, 4, 64)
     return start + real(made) - seen["base"]
 

@@ -84,9 +84,7 @@ def _statements(text: str, position: int) -> tuple[list[Statement], int]:
             found.append(Statement("open", position, position + 1, line))
             position += 1
         elif label := _LABEL.match(text, position):
-            found.append(
-                Statement("label", position, label.end(), line, label.group(1))
-            )
+            found.append(Statement("label", position, label.end(), line, label.group(1)))
             position = label.end()
         else:
             end = _end_of_statement(text, position)
@@ -96,9 +94,7 @@ def _statements(text: str, position: int) -> tuple[list[Statement], int]:
 
 def _end_of_statement(text: str, position: int) -> int:
     """Just after the semicolon that ends the statement which begins at ``position``."""
-    for match in re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"]*\"|;", re.DOTALL).finditer(
-        text, position
-    ):
+    for match in re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"]*\"|;", re.DOTALL).finditer(text, position):
         if match.group() == ";":
             return match.end()
     raise ValueError("a PTX statement has no end")
@@ -113,9 +109,7 @@ def _statement(content: str, start: int, end: int, line: int) -> Statement:
         negated, guard, content = match.group(1) == "!", match.group(2), match.group(3)
     words = content.split(None, 1)
     operands = words[1].strip() if len(words) > 1 else ""
-    return Statement(
-        "instruction", start, end, line, words[0], operands, guard, negated
-    )
+    return Statement("instruction", start, end, line, words[0], operands, guard, negated)
 
 
 def split_operands(operands: str) -> list[str]:

@@ -53,9 +53,7 @@ def _argument(value: Any) -> Any:
     return np.float32(value) if isinstance(value, float) else value
 
 
-def load(
-    cubin: bytes, name: str, threads: int | Sequence[int], shared_bytes: int
-) -> LoadedKernel:
+def load(cubin: bytes, name: str, threads: int | Sequence[int], shared_bytes: int) -> LoadedKernel:
     """Loads one kernel of a cubin; ``shared_bytes`` is its dynamic shared memory per block."""
     function = _function(cubin, name)
     if shared_bytes + int(function.shared_size_bytes) > STATIC_SHARED_LIMIT:
@@ -92,9 +90,7 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 def load_kernel(kernel: Any, problem: Any = None) -> LoadedKernel:
     """Loads a :class:`course_lib.kernel.Kernel`; the problem supplies a launch shape it lacks."""
-    return load(
-        kernel.cubin, kernel.name, threads_of(kernel, problem), int(kernel.shared_bytes)
-    )
+    return load(kernel.cubin, kernel.name, threads_of(kernel, problem), int(kernel.shared_bytes))
 
 
 def threads_of(kernel: Any, problem: Any = None) -> int:
@@ -102,9 +98,7 @@ def threads_of(kernel: Any, problem: Any = None) -> int:
     if kernel.threads:
         return int(kernel.threads)
     if problem is None:
-        raise ValueError(
-            f"{kernel.name} has no --threads, and no problem to take them from"
-        )
+        raise ValueError(f"{kernel.name} has no --threads, and no problem to take them from")
     return int(problem.threads(kernel))
 
 
@@ -167,9 +161,7 @@ def _clock_mhz(cupy: Any, device: int, raw: Any) -> float:
 def _flush_buffer() -> Any:
     import cupy
 
-    return cupy.empty(
-        FLUSH_FACTOR * max(properties()["l2_bytes"], 1 << 22), dtype=cupy.uint8
-    )
+    return cupy.empty(FLUSH_FACTOR * max(properties()["l2_bytes"], 1 << 22), dtype=cupy.uint8)
 
 
 def flush_l2() -> None:

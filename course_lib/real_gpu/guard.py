@@ -29,9 +29,7 @@ from typing import Any
 
 from course_lib.real_gpu.lock import WaitCallback, gpu_lock, say_place
 
-START_SECONDS = (
-    120.0  #: for the process to say that it is there; a cold disk makes this slow
-)
+START_SECONDS = 120.0  #: for the process to say that it is there; a cold disk makes this slow
 DEFAULT_DEADLINE = 20.0
 DEVICE_INFO = "device_info"  #: the task that tells the UUID
 
@@ -98,8 +96,9 @@ class GpuHelper:
 
         ``deadline`` in seconds counts from when the helper is ready and the GPU is free.
         The GPU's lock is held meanwhile, also for what is not timed: it would be in the way of a
-        classmate's timing.  ``lock=False`` is for what only asks.  Raises :class:`GpuHung`, :class:`GpuFault`
-        or :class:`HelperError`; after the first two the next call starts a fresh process.
+        classmate's timing.  ``lock=False`` is for what only asks.  Raises :class:`GpuHung`,
+        :class:`GpuFault` or :class:`HelperError`; after the first two the next call starts a
+        fresh process.
         """
         with self._turn:
             self._ensure_started()
@@ -157,9 +156,7 @@ class GpuHelper:
 
     def _printed_since(self, offset: int) -> str:
         size = os.fstat(self._output.fileno()).st_size
-        return os.pread(self._output.fileno(), size - offset, offset).decode(
-            errors="replace"
-        )
+        return os.pread(self._output.fileno(), size - offset, offset).decode(errors="replace")
 
     def _death_words(self, kernel: str, offset: int) -> str:
         assert self._process is not None
@@ -225,9 +222,7 @@ class GpuHelper:
         if not ready:
             said = self._printed_since(offset).strip()
             self._stop()
-            raise GpuError(
-                f"the helper process for the GPU did not start: {said or 'no words'}"
-            )
+            raise GpuError(f"the helper process for the GPU did not start: {said or 'no words'}")
 
     def _stop(self) -> None:
         """Kills the helper and waits for its end, which is when the GPU is free again."""
@@ -316,9 +311,7 @@ _FAULTS = {
 
 def _fault_words(kernel: str, message: str) -> str:
     letters = message.upper().replace("CUDAERROR", "").replace("_", "").replace(" ", "")
-    meanings = [
-        text for name, text in _FAULTS.items() if name.replace("_", "") in letters
-    ]
+    meanings = [text for name, text in _FAULTS.items() if name.replace("_", "") in letters]
     meaning = meanings[0] + " " if meanings else ""
     return (
         f"{kernel[0].upper()}{kernel[1:]} failed on the GPU: {message}. {meaning}The real GPU "

@@ -77,9 +77,7 @@ def serve(pipe: Connection) -> None:
 def main() -> None:
     """Entry point; ``sys.argv`` holds the pipe's descriptor and the parent's process id."""
     die_with_parent(int(sys.argv[2]))
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # an interrupted cell is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted cell is the parent's business
     pipe = Connection(int(sys.argv[1]))
     pipe.send(("ready", os.getpid()))
     serve(pipe)

@@ -41,9 +41,7 @@ def lock_folder(uuid: str) -> Path:
     base = base or Path(tempfile.gettempdir())
     folder = base / f"course-lib-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', uuid) or 'unknown'}"
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(
-        PermissionError
-    ):  # somebody else's, who has opened it already
+    with contextlib.suppress(PermissionError):  # somebody else's, who has opened it already
         folder.chmod(0o777)
     return folder
 
@@ -116,9 +114,7 @@ def _queued(
                 break
             waited = time.monotonic() - begin
             if timeout is not None and waited > timeout:
-                raise GpuBusy(
-                    f"the GPU was not free within {timeout:.0f} s; {ahead} still ahead"
-                )
+                raise GpuBusy(f"the GPU was not free within {timeout:.0f} s; {ahead} still ahead")
             if max(ahead, 1) != told:
                 told = max(ahead, 1)
                 on_wait(told, waited)
@@ -182,9 +178,7 @@ def _is_alive(path: Path) -> bool:
 def _open(path: Path, *, create: bool) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     descriptor = os.open(path, flags, 0o666)
-    with contextlib.suppress(
-        PermissionError
-    ):  # made by another user, who has done this
+    with contextlib.suppress(PermissionError):  # made by another user, who has done this
         os.fchmod(descriptor, 0o666)
     return descriptor
 

@@ -114,9 +114,7 @@ def trace_problem(
     grid, capacity = case.grid, FIRST_CAPACITY
     while True:
         records = probes.allocate(cupy, slots, warps, capacity)
-        extra = probes.launch_arguments(
-            probes.address_of(records), capacity, slots, stride
-        )
+        extra = probes.launch_arguments(probes.address_of(records), capacity, slots, stride)
         arguments = [*case.arguments, *extra]
         case.reset()
         device.flush_l2()
@@ -154,9 +152,7 @@ def trace_problem(
 class _Case:
     """A kernel loaded, and bound to one problem's arrays on this device."""
 
-    def __init__(
-        self, kernel: dict[str, Any], problem: dict[str, Any], iteration: int = 0
-    ) -> None:
+    def __init__(self, kernel: dict[str, Any], problem: dict[str, Any], iteration: int = 0) -> None:
         import cupy
 
         from course_lib import problems
@@ -175,9 +171,7 @@ class _Case:
 
     def bind(self) -> None:
         """Makes the argument list from the arrays."""
-        self.arguments = list(
-            self.problem.arguments(self.kernel, self.inputs, self.outputs)
-        )
+        self.arguments = list(self.problem.arguments(self.kernel, self.inputs, self.outputs))
 
     def launch(self) -> None:
         self.loaded.launch(self.grid, self.arguments)
