@@ -42,10 +42,10 @@ def disassemble(cubin: bytes, name: str, source: str, line: int | None = None) -
     with tempfile.TemporaryDirectory(prefix="sass-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        command = [tool, "-c", "-g", "-fun", name, str(path)]
+        command = [tool, "-c", "-gi", "-fun", name, str(path)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         if ran.returncode:  # -fun takes an index in some versions
-            command = [tool, "-c", "-g", str(path)]
+            command = [tool, "-c", "-gi", str(path)]
             ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if ran.returncode:
         return f"nvdisasm could not read this kernel: {ran.stderr.strip()}"

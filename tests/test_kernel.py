@@ -231,3 +231,25 @@ def test_a_cubin_runs_within_its_major_version():
 def test_launch_without_threads_says_what_to_write():
     with pytest.raises(ValueError, match="--threads 256"):
         compile_kernel(RING).launch(1, np.zeros(4, np.uint32))
+
+
+# What `nvdisasm -gi` printed for a copy inlined through two headers (H200, CUDA 13.0), shortened.
+SASS = """
+\t//## File "cell.cu", line 2
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+\t//## File "/include/helpers.h", line 203 inlined at "/include/primitives.h", line 69
+\t//## File "/include/primitives.h", line 69 inlined at "cell.cu", line 4
+\t//## File "cell.cu", line 4
+        /*00f0*/                   LDGSTS.E.BYPASS.128 [R7], desc[UR6][R2.64] ;
+\t//## File "cell.cu", line 6
+        /*0140*/                   LDS R0, [R0] ;
+"""
+
+
+def test_sass_of_a_line_follows_inlining():
+    from course_lib.disassembly import _of_line
+
+    source = "\n".join(f"line {number}" for number in range(1, 8))
+    assert "LDGSTS" in _of_line(SASS, source, 4) and "LDS R0" not in _of_line(SASS, source, 4)
+    assert "LDS R0" in _of_line(SASS, source, 6)
+    assert "no instructions" in _of_line(SASS, source, 5)
