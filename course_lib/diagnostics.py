@@ -142,14 +142,16 @@ _HINTS: tuple[tuple[str, str], ...] = (
             r"[^']*' (?:not supported|requires)"
         ),
         (
-            "this instruction came with sm_90 (Hopper): compile with `--arch sm_90a`. On an older GPU "
+            "this instruction came with sm_90 (Hopper): compile with `--arch sm_90a`. "
+            "On an older GPU "
             "use cp.async (`__pipeline_memcpy_async`), which came with sm_80."
         ),
     ),
     (
         r"(?:Instruction|Feature|Modifier) '[^']*'.* (?:not supported|requires)",
         (
-            "the architecture that this cell is compiled for does not have this instruction. Look at "
+            "the architecture that this cell is compiled for does not have this "
+            "instruction. Look at "
             "`--arch` on the %%cuda line, or use an instruction that it has."
         ),
     ),
@@ -180,7 +182,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
     (
         r"expression must have a constant value",
         (
-            "sizes of static arrays are fixed when the cell is compiled: use a `constexpr`, a #define, "
+            "sizes of static arrays are fixed when the cell is compiled: use a "
+            "`constexpr`, a #define, "
             "or a define from the %%cuda line (`-DSTAGES=3`)."
         ),
     ),
@@ -194,12 +197,14 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         (
-            r"Arguments mismatch for instruction|Parsing error near|Unknown modifier|Illegal operand"
+            r"Arguments mismatch for instruction|Parsing error near|Unknown modifier|"
+            r"Illegal operand"
             r"|Not a name of any known instruction|Unexpected instruction types"
         ),
         (
             "the text inside asm(...) is not an instruction that the assembler knows in this form: "
-            "compare it with the PTX manual, letter by letter, and check that each line ends with `;`."
+            "compare it with the PTX manual, letter by letter, and check that each line "
+            "ends with `;`."
         ),
     ),
     (
@@ -296,7 +301,8 @@ def _missing_header(name: str) -> str:
     if _HOST_HEADERS.match(name):
         return (
             f"<{name}> is for code on the CPU. A cell holds device code only: leave it out "
-            "(printf, assert and the maths need no header; <cuda/std/...> has what of std works on a GPU)."
+            "(printf, assert and the maths need no header; <cuda/std/...> has what of "
+            "std works on a GPU)."
         )
     return (
         f"no folder that NVRTC searches has <{name}>: check its spelling. If it is one of CUDA's, "

@@ -81,6 +81,10 @@ def test_asynchronous_copies_that_became_plain_ones():
     assert ring(arch="sm_80").resources.advisories == ()
 
 
+TEMPLATE = "template <int N>\n__global__ void k(float *x) { x[0] = N; }"
+TWO = 'extern "C" __global__ void a() {}\nextern "C" __global__ void b() {}'
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
@@ -89,12 +93,12 @@ def test_asynchronous_copies_that_became_plain_ones():
     [
         ("\n__global__ void k(float *x) { x[0] = 1; }", "k", 2, "C++ name", 'extern "C"'),
         ("\n__global__ void k(float *x) { x[0] = 1; }", None, 2, "C++ name", 'extern "C"'),
-        ("template <int N>\n__global__ void k(float *x) { x[0] = N; }", "k", 2, "nobody", "__device__"),
-        ("template <int N>\n__global__ void k(float *x) { x[0] = N; }", None, 2, "nobody", "__device__"),
+        (TEMPLATE, "k", 2, "nobody", "__device__"),
+        (TEMPLATE, None, 2, "nobody", "__device__"),
         (("template <int N>\n__global__ void k(float *x) { x[0] = N; }\n"
          "template __global__ void k<3>(float *);"), "k", 2, "C++ name", "__device__"),
         ('extern "C" __global__ void kk(float *x) { x[0] = 1; }', "k", 1, "`kk`", "%%cuda kk"),
-        ('extern "C" __global__ void a() {}\nextern "C" __global__ void b() {}', None, 0, "`a`, `b`", "which"),
+        (TWO, None, 0, "`a`, `b`", "which"),
         ("__device__ int two() { return 2; }", None, 0, "no kernel in this cell", "__global__"),
     ],
 )  # fmt: skip
@@ -183,7 +187,8 @@ def test_the_cache_survives_rubbish_and_a_folder_that_cannot_be_written(monkeypa
 def test_import_is_quick_and_brings_nothing_heavy():
     code = (
         "import sys, time; t = time.perf_counter(); import course_lib; t = time.perf_counter() - t;"
-        "heavy = {'numba', 'cupy', 'matplotlib', 'pandas', 'ipywidgets', 'numpy'} & set(sys.modules);"
+        "heavy = {'numba', 'cupy', 'matplotlib', 'pandas', 'ipywidgets', 'numpy'};"
+        "heavy &= set(sys.modules);"
         "assert t < 0.3, t; assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
