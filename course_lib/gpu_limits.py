@@ -94,11 +94,11 @@ def occupancy(
         "threads": limits.threads_per_sm // (warps * 32),
         "registers": _by_registers(limits, warps, registers),
         "shared memory": _by_shared(limits, shared),
-        "the most blocks an SM takes": limits.blocks_per_sm,
+        "the SM's block slots": limits.blocks_per_sm,
     }
     blocks = min(found.values())
     # Of several that tie, the one that no rewriting of the kernel moves.
-    order = ("the most blocks an SM takes", "threads", "shared memory", "registers")
+    order = ("the SM's block slots", "threads", "shared memory", "registers")
     reason = next(name for name in order if found[name] == blocks)
     return Occupancy(blocks, reason, threads, arch)
 

@@ -96,7 +96,7 @@ def test_advisories_go_to_the_kernel_that_they_name():
         (256, 32, 0, 8, "threads"),
         (256, 64, 0, 4, "registers"),
         (384, 168, 0, 1, "registers"),
-        (32, 16, 0, 32, "the most blocks an SM takes"),
+        (32, 16, 0, 32, "the SM's block slots"),
         (128, 32, 227 * 1024, 1, "shared memory"),
         (128, 32, 228 * 1024, 0, "shared memory"),
         (1024, 65, 0, 0, "registers"),
