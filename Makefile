@@ -1,0 +1,68 @@
+# `make` alone lists the commands. Each sets up what it needs in .venv on its first run.
+#   PYTHON=python3.12   the Python to make .venv with        CUDA=12   for CUDA 12 drivers
+#   ARGS='…'            more arguments for the command
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; \
+	done; echo python3)
+RUN := .venv/bin/python
+WORKERS ?= 2
+export CUDA
+
+.DEFAULT_GOAL := help
+.PHONY: help lab setup dev test tour lint format doctor bench pin clean
+
+help:
+	@echo 'GPU software pipelining, an interactive course. Commands:'
+	@echo '  make lab      set up, then open JupyterLab on the first page'
+	@echo '  make test     set up, then run the tests'
+	@echo '  make tour     run every lesson headless and print a line for each'
+	@echo '  make doctor   look at driver, compiler and versions, and say how to fix them'
+	@echo '  make bench    measure what the course promises about its own speed'
+	@echo '  make lint     check style, types and notebooks      make format   repair style'
+	@echo '  make clean    remove .venv and caches (notebooks stay)'
+	@echo 'No NVIDIA GPU is needed. More: README.md, docs/getting_started.md'
+
+setup:
+	@$(PYTHON) tools/set_up.py course
+
+dev:
+	@$(PYTHON) tools/set_up.py dev
+
+lab: setup
+	@$(RUN) -m tools.lab $(ARGS)
+
+test: dev
+	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@echo 'make test: all tests above passed, on the device that `make doctor` names'
+
+tour: setup
+	@$(RUN) -m tools.tour $(ARGS)
+
+doctor: setup
+	@$(RUN) -m course_lib.doctor
+	@echo 'make doctor: nothing above needs a fix; more in docs/getting_started.md'
+
+bench: setup
+	@$(RUN) -m tools.bench $(ARGS)
+
+lint: dev
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy
+	@$(RUN) -m tools.notebooks check
+	@echo 'make lint: style, types and notebooks are in order'
+
+format: dev
+	@$(RUN) -m ruff check --fix-only --quiet .
+	@$(RUN) -m ruff format .
+	@$(RUN) -m tools.notebooks fix
+	@echo 'make format: repaired what can be repaired without thought; see git diff'
+
+pin: dev
+	@$(PYTHON) tools/set_up.py --pin
+
+clean:
+	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache
+	@find . -name __pycache__ -type d -not -path './.*' -prune -exec rm -rf {} +
+	@echo 'make clean: removed .venv and caches; compiled kernels stay in ~/.cache/course_lib'
