@@ -86,7 +86,7 @@ F_SHARED = 1  # shared access out of bounds or misaligned: A1 is a plain offset
 F_LOCAL = 2  # the same for local memory
 F_GLOBAL = 3  # global or generic access: A1 is the windowed address
 F_TRAP = 4
-F_ASSERT = 5  # A1 message, A2 file, A3 line, A5 function: host pointers of NUL-terminated text
+F_ASSERT = 5  # A1 message, A2 file, A5 function: windowed addresses of text; A3 line
 F_BRANCH = 6  # brx index outside its table
 F_DIVIDE = 7  # reported through rt_divide (a warning); never yielded
 F_UNSUPPORTED = 8
@@ -111,7 +111,7 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
     "rt_copy_async": ("void", 6),
     "rt_copy_commit": ("void", 0),
     "rt_copy_wait": ("void", 2),  # groups that may stay pending, site
-    "rt_printf": ("i64", 3),  # host format pointer, host argument pointer, site
+    "rt_printf": ("i64", 3),  # windowed addresses of the format and of the arguments, site
     "rt_shared_uninitialised": ("void", 3),  # shared offset, bytes, site
     "rt_divide": ("void", 1),  # site: an integer division by zero was met
     # timed build only:

@@ -18,12 +18,12 @@ from course_lib.virtual_gpu.emit import (
     memory,
     warp,
 )
+from course_lib.virtual_gpu.emit.builder import FLOATS
 from course_lib.virtual_gpu.emit.row import Row
 from course_lib.virtual_gpu.flow import Unsupported
 
 TABLE: dict[str, Row] = {
     **integer.TABLE,
-    **floating.TABLE,
     **convert.TABLE,
     **memory.TABLE,
     **async_copies.TABLE,
@@ -34,6 +34,9 @@ TABLE: dict[str, Row] = {
 
 @lru_cache(maxsize=4096)
 def _find(opcode: str) -> Row | None:
+    words = opcode.split(".")
+    if words[-1] in FLOATS and words[0] in floating.TABLE:
+        return floating.TABLE[words[0]]
     key = opcode
     while key:
         row = TABLE.get(key)

@@ -89,14 +89,13 @@ class Builder:
         self.block = 0
         self.site = 0
         self.resume_labels: list[str] = []
-        self.resume_targets: list[tuple[str, int]] = []
         self.live_slots = 0
         self.cost = 0
         self.counts: dict[int, int] = {}
         #: timed build: registers that may still be in flight from a load, here
         self.pending: set[str] = set()
+        self.free = False  #: inside a clock stamp: costs nothing, counts nothing
         self.pending_anywhere: set[str] = set()
-        self.pending_in: dict[int, frozenset[str]] = {}
 
     # -- text ------------------------------------------------------------------------------------
 
@@ -294,7 +293,7 @@ class Builder:
     # -- cost and scoreboard (timed build) ---------------------------------------------------------
 
     def count(self, counter: int, amount: int) -> None:
-        if self.timed and amount:
+        if self.timed and amount and not self.free:
             self.counts[counter] = self.counts.get(counter, 0) + amount
 
     def flush(self) -> None:
@@ -312,6 +311,7 @@ class Builder:
         self.counts.clear()
 
     def ready_slot(self, name: str) -> str:
+        self.pending_anywhere.add(name)
         return '%"ready.' + name + '"'
 
     def await_register(self, name: str) -> None:
@@ -342,7 +342,6 @@ class Builder:
         for operand in operands:
             if isinstance(operand, Register) and operand.name != "_":
                 self.pending.add(operand.name)
-                self.pending_anywhere.add(operand.name)
                 self.emit(f"store i64 {ready}, ptr {self.ready_slot(operand.name)}")
 
     # -- faults ------------------------------------------------------------------------------------
