@@ -1,7 +1,7 @@
 """Open JupyterLab on the course's first page: what `make lab` runs.
 
-The token stays on, so the course can be served on a shared machine. Without a display the address is
-printed, and how to reach it from another machine.
+The token stays on, so the course can be served on a shared machine. Without a display the address
+is printed, and how to reach it from another machine.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def main() -> None:
     else:
         there = f"{getpass.getuser()}@{platform.node()}"
         print(
-            "No display here: open the address below in a browser. From another machine first run\n"
-            f"  ssh -L 8888:localhost:8888 {there}   (with the port of the address). Ctrl-C ends it."
+            "No display here: open the address below in a browser (Ctrl-C ends the server). From\n"
+            f"another machine first: ssh -L 8888:localhost:8888 {there}   with the address's port"
         )
     sys.stdout.flush()
     os.chdir(ROOT)
