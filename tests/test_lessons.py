@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from course_lib import Gemm, PipelineModel, TileReduction, compile_kernel, verify
+from course_lib import Gemm, PipelineModel, TileReduction, verify
+from course_lib.cuda_magic import kernel_from_text
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 LESSONS = ("00_the_machine", "01_one_buffer", "02_asynchronous_copies", "03_two_buffers")
@@ -28,25 +28,20 @@ def source_of(cell: dict) -> str:
 
 
 @functools.cache
+def cell_of(lesson: str, name: str) -> str:
+    """The %%cuda cell of that name."""
+    for cell in cells(lesson):
+        if re.match(rf"%%cuda {name}\b", source_of(cell)):
+            return source_of(cell)
+    raise LookupError(f"{lesson} has no kernel {name}")
+
+
+@functools.cache
 def kernel(lesson: str, name: str, **defines: int):
     """The kernel of that name, with the options of its %%cuda line and then `defines`."""
-    for cell in cells(lesson):
-        first, _, source = source_of(cell).partition("\n")
-        words = shlex.split(first)
-        if words[:2] != ["%%cuda", name]:
-            continue
-        own = dict(word[2:].split("=") for word in words if word.startswith("-D"))
-        if "WORK" in own:
-            own |= LITTLE_WORK
-        tile = re.search(r"--tile (\d+)x(\d+)", first)
-        return compile_kernel(
-            source,
-            name,
-            defines={**own, **defines},
-            threads=256,
-            tile=tuple(map(int, tile.groups())) if tile else None,
-        )
-    raise LookupError(f"{lesson} has no kernel {name}")
+    text = cell_of(lesson, name)
+    little = LITTLE_WORK if "-DWORK=" in text.partition("\n")[0] else {}
+    return kernel_from_text(text).variant(**(little | defines))
 
 
 def outcomes(of, problem, orders=ORDERS, landings=LANDINGS) -> set[tuple[str, bool]]:
@@ -120,13 +115,9 @@ def test_a_missing_wait_is_wrong_under_late_landing_and_lucky_under_early(lesson
 
 
 def test_forgetting_to_wait_is_the_only_edit_of_that_kernel():
-    bodies = {
-        source_of(cell).split(None, 2)[1]: source_of(cell)
-        for cell in cells("02_asynchronous_copies")
-        if source_of(cell).startswith("%%cuda")
-    }
-    right = bodies["one_buffer_async"].replace("one_buffer_async", "forgets_to_wait").splitlines()
-    wrong = bodies["forgets_to_wait"].splitlines()
+    right = cell_of("02_asynchronous_copies", "one_buffer_async")
+    right = right.replace("one_buffer_async", "forgets_to_wait").splitlines()
+    wrong = cell_of("02_asynchronous_copies", "forgets_to_wait").splitlines()
     missing = [line for line in right if line not in wrong]
     assert len(right) == len(wrong) + 1
     assert [line.split(";")[0].strip() for line in missing] == ["__pipeline_wait_prior(0)"]
@@ -152,7 +143,7 @@ def test_an_unguarded_prologue_reads_past_the_end_with_one_tile_only():
     assert not verdict.ok
     line = next(
         number
-        for number, text in enumerate(careless.source.splitlines(), 1)
+        for number, text in enumerate(cell_of("03_two_buffers", "fill_both").splitlines(), 1)
         if "__pipeline_memcpy_async" in text
     )
     assert "bounds" in str(verdict)
