@@ -242,9 +242,7 @@ def _call_parts(call: Instruction) -> tuple[tuple[Operand, ...], str, tuple[Oper
         results = operands.pop(0).elements  # type: ignore[union-attr]
     callee = operands.pop(0) if operands else None
     if not isinstance(callee, Symbol):
-        raise Unsupported(
-            "a call through a function pointer is not on the virtual GPU", call.site
-        )
+        raise Unsupported("a call through a function pointer is not on the virtual GPU", call.site)
     arguments: tuple[Operand, ...] = ()
     if operands and isinstance(operands[0], Arguments):
         arguments = operands[0].elements

@@ -396,9 +396,7 @@ class Builder:
         value = self.register(base.name, 64)
         return self.t(f"add i64 {value}, {address.offset}") if address.offset else value
 
-    def check_offset(
-        self, offset: str, size: int, alignment: int, space: str, access: int
-    ) -> None:
+    def check_offset(self, offset: str, size: int, alignment: int, space: str, access: int) -> None:
         limit = "%shared_bytes" if space == "shared" else str(self.kernel.local_bytes)
         known = self.kernel.static_shared if space == "shared" else self.kernel.local_bytes
         if offset.isdigit():

@@ -146,7 +146,9 @@ _WINDOWS = {
 
 def convert_address(e: Builder, i: Instruction) -> None:
     """cvta: shared and local offsets get their window; the other spaces are generic already."""
-    space = next((word for word in i.modifiers if word in (*_WINDOWS, "global", "const", "param")), "")
+    space = next(
+        (word for word in i.modifiers if word in (*_WINDOWS, "global", "const", "param")), ""
+    )
     bits = BITS[i.modifiers[-1]]
     value = e.value(i.operands[1], 64)
     window = _WINDOWS.get(space)

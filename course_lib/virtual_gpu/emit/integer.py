@@ -163,9 +163,7 @@ def minimum_maximum(e: Builder, i: Instruction) -> None:
         return _packed(e, i, i.family)
     bits, sign = BITS[kind], "s" if is_signed(kind) else "u"
     t = f"i{bits}"
-    result = e.intrinsic(
-        f"llvm.{sign}{i.family}.{t}", t, [(t, v) for v in _operands(e, i, bits)]
-    )
+    result = e.intrinsic(f"llvm.{sign}{i.family}.{t}", t, [(t, v) for v in _operands(e, i, bits)])
     if "relu" in i.modifiers:
         result = e.intrinsic(f"llvm.smax.{t}", t, [(t, result), (t, "0")])
     e.set(i.operands[0], result, bits)
@@ -390,7 +388,9 @@ def extend_sign(e: Builder, i: Instruction) -> None:
     wanted = e.intrinsic("llvm.umin.i32", "i32", [("i32", length), ("i32", "32")])
     up = e.t(f"sub i32 32, {wanted}")
     up = e.intrinsic("llvm.umin.i32", "i32", [("i32", up), ("i32", "31")])
-    kept = e.t(f"{'ashr' if is_signed(kind_of(i)) else 'lshr'} i32 {e.t(f'shl i32 {value}, {up}')}, {up}")
+    kept = e.t(
+        f"{'ashr' if is_signed(kind_of(i)) else 'lshr'} i32 {e.t(f'shl i32 {value}, {up}')}, {up}"
+    )
     none = e.t(f"icmp eq i32 {length}, 0")
     e.set(i.operands[0], e.t(f"select i1 {none}, i32 0, i32 {kept}"), 32)
 
@@ -532,9 +532,7 @@ def write_set(e: Builder, i: Instruction, result: str) -> None:
 
 def select(e: Builder, i: Instruction) -> None:
     bits = BITS[kind_of(i)]
-    a, b = (
-        e.value(_float_literal(e, operand, bits), bits) for operand in i.operands[1:3]
-    )
+    a, b = (e.value(_float_literal(e, operand, bits), bits) for operand in i.operands[1:3])
     condition = e.value(i.operands[3], 1)
     e.set(i.operands[0], e.t(f"select i1 {condition}, i{bits} {a}, i{bits} {b}"), bits)
 

@@ -194,7 +194,9 @@ def _atomic_halves(
         ]  # fmt: skip
         result = e.narrow(e.t(f"fadd float {parts[0]}, {parts[1]}"), half)
         wide = e.resize(result, 16, bits)
-        total = e.t(f"or i{bits} {total}, {e.t(f'shl i{bits} {wide}, {shift}')}") if bits > 16 else wide
+        total = (
+            e.t(f"or i{bits} {total}, {e.t(f'shl i{bits} {wide}, {shift}')}") if bits > 16 else wide
+        )
     both = e.t(f"cmpxchg ptr {host}, i{bits} {old}, i{bits} {total} seq_cst seq_cst")
     e.emit(f"{new_old} = extractvalue {{ i{bits}, i1 }} {both}, 0")
     won = e.t(f"extractvalue {{ i{bits}, i1 }} {both}, 1")

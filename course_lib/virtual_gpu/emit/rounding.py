@@ -16,9 +16,7 @@ def round_directed(e: Builder, value: str, mode: str) -> str:
     return e.t(f"bitcast i32 {step(e, bits, 32, back, value, 'double', mode)} to float")
 
 
-def step(
-    e: Builder, bits: str, width: int, rounded: str, exact: str, kind: str, mode: str
-) -> str:
+def step(e: Builder, bits: str, width: int, rounded: str, exact: str, kind: str, mode: str) -> str:
     """Moves ``bits`` one step if ``rounded`` (their value) is beyond ``exact`` in this mode.
 
     The bits of floats are sign and magnitude, so one step towards zero is minus one, and towards
@@ -28,9 +26,7 @@ def step(
     negative = e.t(f"icmp slt {t} {bits}, 0")
     if mode == "rz":
         suffix = "f64" if kind == "double" else "f32"
-        a, b = (
-            e.intrinsic(f"llvm.fabs.{suffix}", kind, [(kind, v)]) for v in (rounded, exact)
-        )
+        a, b = (e.intrinsic(f"llvm.fabs.{suffix}", kind, [(kind, v)]) for v in (rounded, exact))
         beyond = e.t(f"fcmp ogt {kind} {a}, {b}")
         change = "-1"
     elif mode == "rm":
