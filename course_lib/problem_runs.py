@@ -1,0 +1,61 @@
+"""Running a kernel on a problem, on the virtual GPU: what verify, trace, compare and profile share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from course_lib.kernel import Kernel
+    from course_lib.problems import Problem
+    from course_lib.virtual_gpu.launch import LaunchResult
+
+VIRTUAL_LABEL = "virtual GPU"
+
+
+class DoesNotFinish(RuntimeError):
+    """A kernel was to be measured, and ends in an error; the text says which."""
+
+
+def shaped_for(kernel: Kernel, problem: Problem) -> Kernel:
+    """The kernel with the problem's number of threads where it has none of its own."""
+    return kernel if kernel.threads else kernel.shaped(threads=problem.threads(kernel))
+
+
+def launch_virtual(
+    kernel: Kernel,
+    problem: Problem,
+    inputs: dict[str, Any] | None = None,
+    *,
+    extra: tuple[Any, ...] = (),
+    iteration: int = 0,
+    **options: Any,
+) -> tuple[LaunchResult, dict[str, np.ndarray]]:
+    """Launch on fresh outputs; ``options`` go to ``virtual_gpu.launch``, ``extra`` to the kernel."""
+    from course_lib.virtual_gpu.launch import launch
+
+    if inputs is None:
+        inputs = problem.inputs(iteration=iteration)
+    outputs = problem.outputs()
+    arguments = problem.arguments(kernel, inputs, outputs)
+    result = launch(
+        shaped_for(kernel, problem), problem.grid(kernel), [*arguments, *extra], **options
+    )
+    return result, outputs
+
+
+def launch_timed(
+    kernel: Kernel, problem: Problem, inputs: dict[str, Any] | None = None, **options: Any
+) -> LaunchResult:
+    """One SM on the virtual clock; ``DoesNotFinish`` where the run ends in an error."""
+    result, _ = launch_virtual(kernel, problem, inputs, order="timed", landing="late", **options)
+    if not result.ok:
+        raise DoesNotFinish(f"{kernel.name} cannot be measured: {first_error(result)}")
+    return result
+
+
+def first_error(result: LaunchResult) -> str:
+    """The first error's words."""
+    error = result.errors[0]
+    return str(getattr(error, "message", error))
