@@ -1,4 +1,4 @@
-"""The course in a real browser: JupyterLab as `make lab` starts it, a lesson run from top to bottom."""
+"""The course in a real browser: JupyterLab as `make lab` starts it, and a lesson run through."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHOW = "index => window.jupyterapp.shell.currentWidget.content.scrollToItem(inde
 
 @dataclass
 class Visit:
-    """What a learner would have seen: the cells after the run, complaints of the page, a picture."""
+    """What a learner would have seen: cells after the run, the page's complaints, a picture."""
 
     cells: list[dict]
     complaints: list[str]
@@ -68,7 +68,7 @@ class Visit:
 
 
 def browser_or_skip() -> str:
-    """Chromium's path; where there is none, a skip that says so (a failure where CI asks for it)."""
+    """Chromium's path; without one, a skip that says so (a failure where CI asks for it)."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
         reason = "no chromium on this machine: sudo apt install chromium"
