@@ -684,7 +684,7 @@ def _trace_real(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
 
 def _trace_virtual(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
     from course_lib.ptx import probes
-    from course_lib.virtual_gpu.clock import Machine
+    from course_lib.virtual_gpu.machine import Machine
     from course_lib.virtual_gpu.launch import launch
 
     shaped = kernel if kernel.threads else kernel.shaped(threads=problem.threads(kernel))

@@ -15,7 +15,6 @@ from course_lib.virtual_gpu.abi import (
     T_STALL,
     T_WARP,
 )
-from course_lib.virtual_gpu.machine import Machine as Machine
 from course_lib.virtual_gpu.raw import fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_CORE,

@@ -15,7 +15,7 @@ class Machine:
     """
 
     name: str = "virtual H200"
-    sm_count: int = 132
+    sms: int = 132
     clock_mhz: int = 1755
     global_latency: int = 650
     l2_latency: int = 287
@@ -29,6 +29,11 @@ class Machine:
     shared_per_sm: int = 228 << 10
     registers_per_sm: int = 65536
     threads_per_sm: int = 2048
+
+    @property
+    def sm_count(self) -> int:
+        """Another name of `sms`."""
+        return self.sms
 
 
 H200 = Machine()

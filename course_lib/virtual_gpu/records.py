@@ -24,9 +24,7 @@ B_THREAD_COUNT = B_RUNTIME + 4
 B_WARPS = B_RUNTIME + 5  # address of warp record 0
 B_WARP_COUNT = B_RUNTIME + 6
 B_BARRIERS = B_RUNTIME + 7  # address of barrier record 0
-B_LINEAR = (
-    B_RUNTIME + 8
-)  # linear index of the block in the grid, -1 = nobody lives here
+B_LINEAR = B_RUNTIME + 8  # linear index of the block in the grid, -1 = nobody lives here
 B_LIVE = B_RUNTIME + 9  # threads that have not exited
 B_STEPS_LEFT = B_RUNTIME + 10  # of the step budget
 B_COPIES = B_RUNTIME + 11  # address of the pool of copy records
@@ -54,9 +52,7 @@ BAR_EXPECTED = 1  # threads that complete it, 0 = all that live
 BAR_TRUE = 2  # arrivals whose predicate is true (bar.red)
 BAR_VOTES = 3  # arrivals in all, by lane
 BAR_CLOCK = 4  # latest arrival
-BAR_PARTIAL = (
-    8  # from here: for each warp, lanes that have arrived while the warp is incomplete
-)
+BAR_PARTIAL = 8  # from here: for each warp, lanes that have arrived while the warp is incomplete
 MAX_WARPS = 32
 BAR_SLOTS = BAR_PARTIAL + MAX_WARPS
 BARRIER_BYTES = BAR_SLOTS * 8
@@ -99,9 +95,7 @@ K_MEMORY_QUEUE = 20  # address of the queue of the SM's share of memory bandwidt
 K_ISSUE_QUEUES = 21  # address of four queues, one for each scheduler
 K_SECTORS = 22  # address of the tags of the first-level cache
 K_LINES = 23  # address of the tags of the second-level cache
-K_LATENCY = (
-    24  # cycles from a request to global memory until its data, without queueing
-)
+K_LATENCY = 24  # cycles from a request to global memory until its data, without queueing
 K_L2_LATENCY = 25
 K_L1_LATENCY = 26
 K_BARRIER_CYCLES = 27
@@ -115,9 +109,7 @@ K_NOTES = 34  # address of the notes (uninitialised reads, divisions by zero)
 K_NOTES_COUNT = 35
 K_NOTES_CAPACITY = 36
 K_FORCED_LANDINGS = 37  # copies that landed early because the pool was full
-K_BLOCK_CYCLES = (
-    38  # address of (start, end) clocks by position in the queue, 0 = do not log
-)
+K_BLOCK_CYCLES = 38  # address of (start, end) clocks by position in the queue, 0 = do not log
 K_SMEM_CYCLES = 39
 K_SLOTS = 64
 

@@ -1,0 +1,684 @@
+"""What a run found, in the learner's words and lines.
+
+Every message says what happened, on which line, why it matters for a pipeline, and what to look at
+next. The records are read where the run left them; nothing here runs while a kernel does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_lib.virtual_gpu.abi import (
+    ACCESS_ATOMIC,
+    ACCESS_COPY,
+    ACCESS_WRITE,
+    B_CTAID_X,
+    F_ASSERT,
+    F_BRANCH,
+    F_GLOBAL,
+    F_LOCAL,
+    F_SHARED,
+    F_TRAP,
+    T_A0,
+    T_A1,
+    T_A2,
+    T_A3,
+    T_A4,
+    T_A5,
+    T_SITE,
+    WINDOW_MASK,
+    WINDOW_SHIFT,
+    Y_BARRIER,
+    Y_FUEL,
+    Y_SYNCWARP,
+)
+from course_lib.virtual_gpu.printing import text_at
+from course_lib.virtual_gpu.records import (
+    B_LINEAR,
+    BAD_MASK,
+    BAR_ARRIVED,
+    BAR_EXPECTED,
+    BARRIER_COUNT,
+    BUDGET,
+    DEADLOCK,
+    DIVERGENT,
+    FULL_WARP,
+    K_FAULT_BLOCK,
+    K_FAULT_THREAD,
+    K_FORCED_LANDINGS,
+    K_NOTES_COUNT,
+    N_UNINITIALISED,
+    T_REASON,
+    W_BARRIER,
+    W_COLLECTIVE,
+    W_EXITED,
+    W_READY,
+)
+from course_lib.virtual_gpu.session import BlockState, Worker, address_of
+
+if TYPE_CHECKING:
+    from course_lib.kernel import Kernel
+    from course_lib.ptx.parse import Module
+    from course_lib.virtual_gpu.memory import AddressSpace
+
+Index = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth telling. `line` is the line of the learner's cell, None where it has none."""
+
+    message: str
+    line: int | None = None
+    thread: Index | None = None
+    block: Index | None = None
+    warp: int | None = None
+    lane: int | None = None
+    details: dict[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RunError(Finding):
+    """What ended a run."""
+
+
+class Note(Finding):
+    """What did not end it."""
+
+
+class MemoryFault(RunError):
+    """An access out of bounds, misaligned or null. details: place, space, access, bytes."""
+
+
+class Deadlock(RunError):
+    """Nobody can go on."""
+
+
+class DivergentBarrier(Deadlock):
+    """Lanes of one warp met the same barrier on different paths."""
+
+
+class StepBudget(RunError):
+    """The kernel did not come to an end within its budget."""
+
+
+class Trap(RunError):
+    """`__trap()`, or a branch to nowhere."""
+
+
+class AssertFailed(Trap):
+    """`assert` in the kernel."""
+
+
+class BadMask(RunError):
+    """A lane took part in a warp-wide operation whose mask leaves it out."""
+
+
+class UninitialisedRead(Note):
+    """Shared memory was read before anything was written there."""
+
+
+class DivisionByZero(Note):
+    """An integer was divided by zero."""
+
+
+class CopiesLandedEarly(Note):
+    """More copies in flight than the simulation has room for."""
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+
+class Lines:
+    """Sites in words."""
+
+    def __init__(self, kernel: Kernel, module: Module) -> None:
+        self.text = kernel.source.splitlines()
+        self.sites = module.sites
+        self.files = module.files
+
+    def line(self, site: int) -> int | None:
+        """The innermost line of the cell at a site."""
+        return self.sites[site].cell_line if 0 <= site < len(self.sites) else None
+
+    def code(self, line: int) -> str:
+        """The text of a line of the cell."""
+        return self.text[line - 1].strip() if 0 < line <= len(self.text) else ""
+
+    def where(self, site: int) -> str:
+        """`line 7: code`, with the lines that it was called from."""
+        line = self.line(site)
+        if line is None:
+            chain = self.sites[site].chain if 0 <= site < len(self.sites) else ()
+            if not chain:
+                return "an unknown line"
+            return f"{self.files.get(chain[0][0], 'a header').rsplit('/', 1)[-1]}:{chain[0][1]}"
+        callers = [n for n in self.sites[site].cell_lines[1:] if n != line]
+        called = f", called from line {callers[0]}" if callers else ""
+        return f"line {line}: `{self.code(line)}`{called}"
+
+    def short(self, site: int) -> str:
+        """`line 7` alone."""
+        line = self.line(site)
+        return self.where(site) if line is None else f"line {line} `{self.code(line)}`"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _index(linear: int, shape: Sequence[int]) -> Index:
+    return linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
+
+
+def _plain(index: Index) -> str:
+    """`5`, or `(5, 1, 0)` where more than x is used."""
+    return str(index[0]) if index[1:] == (0, 0) else str(index)
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def explain(kernel: Kernel, worker: Worker, space: AddressSpace, status: int) -> RunError:
+    """The error with which a core's run ended, from the records as they are."""
+    lines = Lines(kernel, worker.compiled.module)
+    if status == DEADLOCK:
+        return _deadlock(lines, worker)
+    state = _fault_block(worker)
+    if status == BUDGET:
+        return _budget(lines, worker, state)
+    thread = int(worker.core[K_FAULT_THREAD])
+    case = _Case(lines, worker, state, thread)
+    if status == DIVERGENT:
+        return _divergent(case)
+    if status == BAD_MASK:
+        return _bad_mask(case)
+    return _fault(case, space)
+
+
+def _fault_block(worker: Worker) -> BlockState:
+    address = int(worker.core[K_FAULT_BLOCK])
+    return next(state for state in worker.blocks if address_of(state.record) == address)
+
+
+class _Case:
+    """The thread at which a run ended."""
+
+    def __init__(self, lines: Lines, worker: Worker, state: BlockState, thread: int) -> None:
+        self.lines, self.worker, self.state, self.number = lines, worker, state, thread
+        self.record = state.threads[thread]
+        self.site = int(self.record[T_SITE])
+        self.thread = _index(thread, worker.shape.block)
+        self.block = _block_index(state)
+        self.warp, self.lane = thread // 32, thread % 32
+
+    @property
+    def who(self) -> str:
+        """The thread in words."""
+        return (
+            f"thread {_plain(self.thread)} of block {_plain(self.block)} "
+            f"(warp {self.warp}, lane {self.lane})"
+        )
+
+    def place(self) -> dict[str, object]:
+        """Fields of a Finding that say where."""
+        return {
+            "line": self.lines.line(self.site), "thread": self.thread, "block": self.block,
+            "warp": self.warp, "lane": self.lane,
+        }  # fmt: skip
+
+    def begin(self, happened: str) -> str:
+        """The first sentences of a message."""
+        return f"{_sentence(self.lines.where(self.site))}\n{_sentence(self.who)} {happened}"
+
+
+def _block_index(state: BlockState) -> Index:
+    x, y, z = (int(n) for n in state.record[B_CTAID_X : B_CTAID_X + 3])
+    return x, y, z
+
+
+_ACCESS = {ACCESS_WRITE: "writes", ACCESS_ATOMIC: "updates atomically", ACCESS_COPY: "copies"}
+
+
+def _fault(case: _Case, space: AddressSpace) -> RunError:
+    code, *arguments = (int(case.record[slot]) for slot in (T_A0, T_A1, T_A2, T_A3, T_A4))
+    if code in (F_SHARED, F_LOCAL, F_GLOBAL):
+        return _memory_fault(case, space, code, *arguments)
+    if code == F_ASSERT:
+        return _assertion(case)
+    if code == F_TRAP:
+        what = "executed __trap(): the kernel stops here by its own decision."
+        later = "Look at the condition that leads to this line."
+    elif code == F_BRANCH:
+        what = "jumped through a table with an index outside it."
+        later = "Look at the switch on this line: its value was never checked."
+    else:
+        what = f"met what the virtual GPU cannot do here (code {code})."
+        later = "Write this line differently, or run the kernel on a real GPU."
+    why = "On a real GPU the whole kernel ends, and its context with it."
+    return Trap(f"{case.begin(what)}\n{why}\n{later}", **case.place())  # type: ignore[arg-type]
+
+
+def _assertion(case: _Case) -> RunError:
+    block, thread = address_of(case.state.record), address_of(case.record)
+    condition = text_at(block, thread, int(case.record[T_A1])) or "?"
+    what = f"failed `assert({condition})`."
+    later = "Print the values that it compares with printf, or read back how they were made."
+    why = "The kernel stops at once: what it has written so far is incomplete."
+    return AssertFailed(f"{case.begin(what)}\n{why}\n{later}", **case.place())  # type: ignore[arg-type]
+
+
+def _memory_fault(
+    case: _Case, space: AddressSpace, code: int, address: int, size: int, align: int, access: int
+) -> RunError:
+    verb = _ACCESS.get(access, "reads")
+    address &= (1 << 64) - 1
+    window = address >> WINDOW_SHIFT
+    if code == F_GLOBAL and window in (1, 2):  # a generic pointer into shared or local memory
+        code, address = (F_SHARED, F_LOCAL)[window - 1], address & WINDOW_MASK
+    if code == F_GLOBAL:
+        what, why, details = _global_words(space, verb, address, size, align)
+    else:
+        what, why, details = _on_chip_words(case, code, verb, address, size, align)
+    details |= {"access": verb, "bytes": size}
+    message = f"{case.begin(what)}\n{why}"
+    return MemoryFault(message, details=details, **case.place())  # type: ignore[arg-type]
+
+
+def _global_words(
+    space: AddressSpace, verb: str, address: int, size: int, align: int
+) -> tuple[str, str, dict[str, object]]:
+    place = space.describe(address, size)
+    details: dict[str, object] = {"space": "global", "place": place.words}
+    if place.kind == "array" and not place.bounds:
+        return _misaligned(verb, place.words, size, align, details)
+    if place.kind == "array":
+        details |= {"problem": "out of bounds", "array": place.name, "bounds": place.bounds}
+        what = f"{verb} {size} bytes at {place.words}: {place.bounds} of {place.name}."
+        why = (
+            "On a real GPU this touches whatever lies there, or ends the kernel.\n"
+            "In a pipeline it is mostly a load that runs ahead of the last tile: look at whether "
+            "the load of tile t + STAGES - 1 is guarded by its number < tiles, and how the index "
+            "on this line is made."
+        )
+        return what, why, details
+    if place.kind == "null":
+        details["problem"] = "null"
+        what = f"{verb} {size} bytes at {place.words}: a null pointer, or one made from a number."
+    else:
+        details["problem"] = "wild"
+        what = f"{verb} {size} bytes at {place.words}, which belongs to no array of this launch."
+    why = (
+        "On a real GPU the kernel ends with an illegal address.\n"
+        "Look at where the pointer on this line comes from, and at the order of the arguments."
+    )
+    return what, why, details
+
+
+def _on_chip_words(
+    case: _Case, code: int, verb: str, address: int, size: int, align: int
+) -> tuple[str, str, dict[str, object]]:
+    shared = code == F_SHARED
+    name = "shared" if shared else "local"
+    signed = address - (1 << 32) if (1 << 31) <= address < (1 << 32) else address
+    total = _shared_bytes(case) if shared else int(case.worker.compiled.local_bytes)
+    place = f"byte {signed} of {name} memory"
+    details: dict[str, object] = {"space": name, "offset": signed, "place": place}
+    if 0 <= signed <= total - size:
+        return _misaligned(verb, place, size, align, details)
+    details["problem"] = "out of bounds"
+    if signed < 0:
+        bounds = f"{-signed} bytes before its start"
+    else:
+        bounds = f"{signed + size - total} bytes past its end"
+    owner = "the block has" if shared else "the thread has"
+    what = f"{verb} {size} bytes at {place}: {bounds} ({owner} {total} bytes)."
+    if shared:
+        why = (
+            "On a real GPU the kernel ends, or another stage of the ring is overwritten.\n"
+            "Look at the stage number: it must stay below STAGES (t % STAGES), and the tile's index "
+            "below its size; for dynamic shared memory, at --shared."
+        )
+    else:
+        why = (
+            "A local array lies in each thread's own memory; on a real GPU this reads another "
+            "variable.\nLook at the bounds of the loop that indexes it."
+        )
+    return what, why, details
+
+
+def _shared_bytes(case: _Case) -> int:
+    from course_lib.virtual_gpu.session import shared_size
+
+    return shared_size(case.worker.compiled, case.worker.shape.dynamic_shared)
+
+
+def _misaligned(
+    verb: str, place: str, size: int, align: int, details: dict[str, object]
+) -> tuple[str, str, dict[str, object]]:
+    details["problem"] = "misaligned"
+    what = f"{verb} {size} bytes at {place}, whose address is not a multiple of {align or size}."
+    why = (
+        "A wide access must lie at a multiple of its own size: 16 bytes for float4, uint4 and a "
+        "16-byte copy. A real GPU ends the kernel here.\n"
+        "Look at the index (a multiple of 4 elements for 16 bytes), at __align__(16) on the shared "
+        "array, and at whether the array starts where its allocation does."
+    )
+    return what, why, details
+
+
+def _divergent(case: _Case) -> RunError:
+    state, index = case.state, int(case.record[T_A0]) & (BARRIER_COUNT - 1)
+    waiting = int(state.warps[case.warp][W_BARRIER])
+    first = case.warp * 32
+    groups = _by_site(state, [first + lane for lane in range(32) if waiting >> lane & 1])
+    met = " and ".join(
+        f"{_lanes(members)} at {case.lines.short(site)}" for site, members in groups.items()
+    )
+    message = (
+        f"{_sentence(case.lines.where(case.site))}\nWarp {case.warp} of block {_plain(case.block)} "
+        f"met barrier {index} on different paths: {met}.\n"
+        "All lanes of a warp must reach the same __syncthreads(): what happens otherwise is "
+        "undefined, and a real GPU may hang or let some lanes run ahead into a buffer that is still "
+        "being read.\nMove the barrier out of the if or the loop whose condition differs by thread."
+    )
+    return DivergentBarrier(message, **case.place())  # type: ignore[arg-type]
+
+
+def _bad_mask(case: _Case) -> RunError:
+    mask = int(case.record[T_A4]) & FULL_WARP
+    message = case.begin(
+        f"takes part in a warp-wide operation with the mask {mask:#010x}, which leaves out its own "
+        f"lane {case.lane}."
+    )
+    message += (
+        "\nThe result is undefined: every lane that calls it must be named in the mask.\n"
+        "Use 0xffffffff where the whole warp takes part, and else the mask of exactly those lanes."
+    )
+    return BadMask(message, details={"mask": mask}, **case.place())  # type: ignore[arg-type]
+
+
+def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
+    """An endless loop: which lines its threads were at."""
+    alive = [n for n in range(worker.shape.threads) if not _has_exited(state, n)]
+    looping = [n for n in alive if int(state.threads[n][T_REASON]) == Y_FUEL] or alive
+    groups = sorted(_by_site(state, looping).items(), key=lambda item: -len(item[1]))
+    site, members = groups[0]
+    case = _Case(lines, worker, state, members[0])
+    case.site = site
+    others = [n for n in alive if n not in set(looping)]
+    message = (
+        f"{_sentence(lines.where(site))}\nBlock {_plain(case.block)} does not come to an end: "
+        f"{_threads(members)} {'goes' if len(members) == 1 else 'go'} round and round here."
+    )
+    if others:
+        message += f" Meanwhile {_waiting_words(lines, state, others)}."
+    message += (
+        "\nOn a real GPU the kernel would never return and the notebook would hang.\n"
+        "Look at the loop's condition: does anything in it change what it tests, and can the thread "
+        "that should change it get there? A kernel that is only slow takes a larger step_budget."
+    )
+    return StepBudget(message, **case.place())  # type: ignore[arg-type]
+
+
+# --- deadlock ---------------------------------------------------------------------------------
+
+
+def _deadlock(lines: Lines, worker: Worker) -> RunError:
+    """Nobody in any resident block can run: who waits for whom, for the first such block."""
+    state = min(
+        (s for s in worker.blocks if s.record[B_LINEAR] >= 0), key=lambda s: int(s.record[B_LINEAR])
+    )
+    alive = [n for n in range(worker.shape.threads) if not _has_exited(state, n)]
+    exited = worker.shape.threads - len(alive)
+    case = _Case(lines, worker, state, alive[0])
+    parts = [f"Block {_plain(case.block)} is deadlocked: nobody in it can go on."]
+    parts += _barrier_sentences(lines, worker, state, alive)
+    parts += _collective_sentences(lines, state, alive)
+    if exited:
+        gone = [n for n in range(worker.shape.threads) if _has_exited(state, n)]
+        parts.append(f"{_sentence(_threads(gone))} {_has(gone)} returned from the kernel already.")
+    parts.append(
+        "On a real GPU this hangs until the process is killed.\n" + _deadlock_advice(state, alive)
+    )
+    return Deadlock("\n".join(parts), **case.place())  # type: ignore[arg-type]
+
+
+def _barrier_sentences(
+    lines: Lines, worker: Worker, state: BlockState, alive: Sequence[int]
+) -> list[str]:
+    found = []
+    for index in range(BARRIER_COUNT):
+        here = [
+            n for n in alive
+            if _waits_at_barrier(state, n) and int(state.threads[n][T_A0]) % BARRIER_COUNT == index
+        ]  # fmt: skip
+        if not here:
+            continue
+        record = state.barriers[index]
+        expected = int(record[BAR_EXPECTED])
+        arrived = int(record[BAR_ARRIVED])
+        where = " and ".join(
+            f"{_threads(members)} at {lines.short(site)}"
+            for site, members in _by_site(state, here).items()
+        )
+        total = (
+            f"all {len(alive)} threads that still run" if not expected else f"{expected} threads"
+        )
+        text = f"At barrier {index} wait {where}; it needs {total}"
+        text += f", and {arrived} have arrived in whole warps." if expected else "."
+        found.append(text)
+        found += _split_warps(lines, state, here, alive)
+    return found
+
+
+def _split_warps(
+    lines: Lines, state: BlockState, here: Sequence[int], alive: Sequence[int]
+) -> list[str]:
+    """Warps of which only some lanes wait at a barrier: their other lanes are the reason."""
+    present = set(here)
+    found = []
+    for warp in sorted({n // 32 for n in here}):
+        missing = [n for n in alive if n // 32 == warp and n not in present]
+        if missing:
+            found.append(
+                f"Of warp {warp} only some lanes are there: "
+                f"{_waiting_words(lines, state, missing)}. A warp arrives as a whole."
+            )
+    return found
+
+
+def _collective_sentences(lines: Lines, state: BlockState, alive: Sequence[int]) -> list[str]:
+    found = []
+    waiting = [n for n in alive if _waits_in_collective(state, n)]
+    seen: set[tuple[int, int]] = set()
+    for number in waiting:
+        site = int(state.threads[number][T_SITE])
+        warp = number // 32
+        if (warp, site) in seen:
+            continue
+        seen.add((warp, site))
+        mask = int(state.threads[number][T_A4]) & FULL_WARP
+        members = [n for n in waiting if n // 32 == warp and int(state.threads[n][T_SITE]) == site]
+        kind = (
+            "__syncwarp"
+            if int(state.threads[number][T_REASON]) == Y_SYNCWARP
+            else "a warp-wide operation"
+        )
+        there = {n % 32 for n in members}
+        absent = [
+            n for n in alive if n // 32 == warp and mask >> (n % 32) & 1 and n % 32 not in there
+        ]
+        text = f"{_sentence(_threads(members))} wait{'s' if len(members) == 1 else ''} in {kind} at {lines.short(site)}"
+        if absent:
+            text += f" for lanes of mask {mask:#010x} that are elsewhere: {_waiting_words(lines, state, absent)}"
+        found.append(text + ".")
+        if len(found) == 4:
+            break
+    return found
+
+
+def _deadlock_advice(state: BlockState, alive: Sequence[int]) -> str:
+    at_barriers = {
+        int(state.threads[n][T_A0]) % BARRIER_COUNT for n in alive if _waits_at_barrier(state, n)
+    }
+    if len(at_barriers) > 1:
+        return (
+            "Different warps wait at different barriers, each for the other: look at the barrier "
+            "numbers and the counts of bar.sync and bar.arrive on the producer's and the "
+            "consumer's side."
+        )
+    return (
+        "Look for a barrier or a warp-wide operation inside an if or a loop that not every thread "
+        "enters equally often."
+    )
+
+
+def _waits_at_barrier(state: BlockState, number: int) -> bool:
+    return bool(int(state.warps[number // 32][W_BARRIER]) >> (number % 32) & 1)
+
+
+def _waits_in_collective(state: BlockState, number: int) -> bool:
+    return bool(int(state.warps[number // 32][W_COLLECTIVE]) >> (number % 32) & 1)
+
+
+def _has_exited(state: BlockState, number: int) -> bool:
+    return bool(int(state.warps[number // 32][W_EXITED]) >> (number % 32) & 1)
+
+
+def _waiting_words(lines: Lines, state: BlockState, numbers: Sequence[int]) -> str:
+    """Where these threads are, in words."""
+    parts = []
+    for site, members in _by_site(state, numbers).items():
+        one = members[0]
+        verb = "waits" if len(members) == 1 else "wait"
+        if _waits_at_barrier(state, one):
+            doing = f"{verb} at barrier {int(state.threads[one][T_A0]) % BARRIER_COUNT}"
+        elif _waits_in_collective(state, one):
+            doing = f"{verb} in a warp-wide operation"
+        elif int(state.warps[one // 32][W_READY]) >> (one % 32) & 1:
+            doing = "can run"
+        else:
+            doing = "stand" if len(members) > 1 else "stands"
+        parts.append(f"{_threads(members)} {doing} at {lines.short(site)}")
+    return " and ".join(parts[:4])
+
+
+def _by_site(state: BlockState, numbers: Iterable[int]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for number in numbers:
+        groups.setdefault(int(state.threads[number][T_SITE]), []).append(number)
+    return groups
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0-3, 7`."""
+    parts: list[str] = []
+    start = previous = numbers[0]
+    for number in [*numbers[1:], -2]:
+        if number != previous + 1:
+            parts.append(str(start) if start == previous else f"{start}-{previous}")
+            start = number
+        previous = number
+    if len(parts) > 6:
+        parts = [*parts[:5], f"... ({len(numbers)} in all)"]
+    return ", ".join(parts)
+
+
+def _lanes(numbers: Sequence[int]) -> str:
+    lanes = sorted(number % 32 for number in numbers)
+    return ("lane " if len(lanes) == 1 else "lanes ") + _ranges(lanes)
+
+
+def _threads(numbers: Sequence[int]) -> str:
+    """Threads of a block in words: by warps where they are whole."""
+    ordered = sorted(numbers)
+    warps = sorted({number // 32 for number in ordered})
+    if len(ordered) == 1:
+        return f"thread {ordered[0]} (warp {warps[0]}, lane {ordered[0] % 32})"
+    if len(warps) == 1 and len(ordered) < 32:
+        return f"{_lanes(ordered)} of warp {warps[0]}"
+    if len(ordered) == 32 * len(warps):
+        return ("warp " if len(warps) == 1 else "warps ") + _ranges(warps)
+    return f"threads {_ranges(ordered)}"
+
+
+def _has(numbers: Sequence[int]) -> str:
+    return "has" if len(numbers) == 1 else "have"
+
+
+# --- notes ------------------------------------------------------------------------------------
+
+
+def notes(kernel: Kernel, workers: Sequence[Worker], module: Module) -> list[Note]:
+    """What the workers noted, once for each line and kind."""
+    lines = Lines(kernel, module)
+    rows = [
+        (row, worker)
+        for worker in workers
+        for row in worker.notes[: min(int(worker.core[K_NOTES_COUNT]), len(worker.notes))]
+    ]
+    rows.sort(key=lambda pair: tuple(int(n) for n in pair[0]))
+    found: list[Note] = []
+    told: set[tuple[int, int | None]] = set()
+    for row, worker in rows:
+        kind, site = int(row[0]), int(row[1])
+        key = (kind, lines.line(site) or -site)
+        if key not in told:
+            told.add(key)
+            found.append(_note(lines, worker, row))
+    forced = sum(int(worker.core[K_FORCED_LANDINGS]) for worker in workers)
+    if forced:
+        found.append(
+            CopiesLandedEarly(
+                f"{forced:,} asynchronous copies landed earlier than the landing policy says: more "
+                f"were in flight than the simulation has room for. Results are right, but a missing "
+                f"wait may have stayed hidden. Use wider copies (16 bytes) or fewer threads."
+            )
+        )
+    return found
+
+
+def _note(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
+    kind, site, linear, number, offset, size, copy_site, copy_thread = (int(n) for n in row)
+    grid = [int(n) for n in worker.records[0][6:9]]
+    block, thread = _index(linear, grid), _index(number, worker.shape.block)
+    place = {
+        "line": lines.line(site), "thread": thread, "block": block,
+        "warp": number // 32, "lane": number % 32,
+    }  # fmt: skip
+    who = f"thread {_plain(thread)} of block {_plain(block)} (warp {number // 32}, lane {number % 32})"
+    start = f"{_sentence(lines.where(site))}\n{_sentence(who)}"
+    if kind != N_UNINITIALISED:
+        message = (
+            f"{start} divides an integer by zero.\nCUDA leaves the result undefined; here it is all "
+            f"ones, as on hardware.\nGuard the division, or the threads that take part in it."
+        )
+        return DivisionByZero(message, **place)  # type: ignore[arg-type]
+    message = (
+        f"{start} reads {size} bytes of shared memory (byte {offset}) that nobody has written."
+    )
+    details: dict[str, object] = {"offset": offset, "copy_line": None}
+    if copy_site >= 0:
+        details["copy_line"] = lines.line(copy_site)
+        owner = "this thread" if copy_thread == number else f"thread {copy_thread}"
+        message += (
+            f"\nThe copy to that place that {owner} issued on {lines.short(copy_site)} has not been "
+            f"waited for: issuing a copy is not completing it. With luck the data is there in time; "
+            f"here it was not.\nLook for the wait between the two lines "
+            f"(__pipeline_wait_prior, cp.async.wait_group), by the thread that issued the copy, and "
+            f"for the barrier after it."
+        )
+    else:
+        message += (
+            "\nThe value is garbage that differs from run to run on a real GPU.\nLook at whether "
+            "every thread's part of the tile is loaded before this line, and whether a barrier "
+            "stands between."
+        )
+    return UninitialisedRead(message, details=details, **place)  # type: ignore[arg-type]
