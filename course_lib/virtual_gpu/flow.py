@@ -323,6 +323,8 @@ def _place(variables: Iterable[Variable], space: str, symbols: dict[str, Placed]
     """Lays variables one after the other, records them in ``symbols``, returns the bytes used."""
     offset = 0
     for variable in variables:
+        if variable.name in symbols:
+            raise Unsupported(f"two variables called {variable.name}")
         offset = _align(offset, variable.alignment)
         symbols[variable.name] = Placed(space, offset, variable.size)
         offset += variable.size

@@ -5,12 +5,15 @@ from __future__ import annotations
 from course_lib.ptx.parse import BITS, Immediate, Instruction, Operand, Pair, Vector
 from course_lib.virtual_gpu.emit.builder import FLOATS, Builder, is_float, is_signed
 from course_lib.virtual_gpu.emit.row import Row
-from course_lib.virtual_gpu.flow import CARRY
+from course_lib.virtual_gpu.flow import CARRY, Unsupported
 
 
 def kind_of(i: Instruction) -> str:
     """The type that an instruction works in: its last type word."""
-    return next(word for word in reversed(i.opcode.split(".")) if word in BITS)
+    for word in reversed(i.opcode.split(".")):
+        if word in BITS:
+            return word
+    raise Unsupported(f"{i.opcode} without a type", i.site)
 
 
 def _operands(e: Builder, i: Instruction, bits: int, first: int = 1) -> list[str]:

@@ -77,7 +77,14 @@ def _emit_block(e: Builder, number: int, start: int, end: int) -> None:
             _emit_instruction(e, item, row)
         except Unsupported:
             raise
-        except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        except (
+            LookupError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            AssertionError,
+            StopIteration,
+        ) as error:
             raise Unsupported(
                 f"{item.opcode} with these operands is not on the virtual GPU", item.site
             ) from error

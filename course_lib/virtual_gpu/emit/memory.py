@@ -7,6 +7,7 @@ from course_lib.virtual_gpu import abi
 from course_lib.virtual_gpu.emit.builder import Builder, is_float, is_signed
 from course_lib.virtual_gpu.emit.integer import kind_of
 from course_lib.virtual_gpu.emit.row import Row
+from course_lib.virtual_gpu.flow import Unsupported
 
 _SPACES = ("shared", "global", "local", "param", "const")
 
@@ -30,6 +31,14 @@ def _address(e: Builder, operand: Operand) -> Address:
     return operand
 
 
+def memory_kind(i: Instruction) -> str:
+    """The type of an access, which has whole bytes."""
+    kind = kind_of(i)
+    if BITS[kind] < 8:
+        raise Unsupported(f"{i.opcode}: predicates cannot be in memory", i.site)
+    return kind
+
+
 def _volatile(i: Instruction) -> str:
     """What other blocks may change meanwhile must be read again each time."""
     words = i.modifiers
@@ -49,7 +58,7 @@ def _vector_width(e: Builder, i: Instruction, elements: tuple[Operand, ...]) -> 
 
 def load(e: Builder, i: Instruction) -> None:
     """ld: registers that a global or shared load fills are in flight for a while (timed build)."""
-    kind = kind_of(i)
+    kind = memory_kind(i)
     size = BITS[kind] // 8
     elements = _elements(i.operands[0])
     count = _vector_width(e, i, elements)
@@ -92,7 +101,7 @@ def _load_ready(e: Builder, space: str, address: str, size: int) -> str:
 
 
 def store(e: Builder, i: Instruction) -> None:
-    kind = kind_of(i)
+    kind = memory_kind(i)
     size = BITS[kind] // 8
     elements = _elements(i.operands[1])
     count = _vector_width(e, i, elements)
@@ -122,7 +131,7 @@ _ATOMIC = {
 
 def atomic(e: Builder, i: Instruction) -> None:
     """atom and red.  Blocks run on several threads of the host, so these are real atomics."""
-    kind = kind_of(i)
+    kind = memory_kind(i)
     bits = BITS[kind]
     operands = list(i.operands)
     target = operands.pop(0) if i.family == "atom" else Register("_")
