@@ -17,7 +17,7 @@ class Machine:
     name: str = "virtual H200"
     sms: int = 132
     clock_mhz: int = 1755
-    global_latency: int = 650
+    global_latency: int = 600
     l2_latency: int = 287
     l1_latency: int = 35
     shared_latency: int = 29

@@ -194,11 +194,11 @@ def _place_in(window: Window, offset: int, count: int) -> Place:
     size = window.array.size
     beyond = max(0, offset + count - int(window.array.nbytes))
     if offset < 0:
-        bounds = f"{_elements(-index)} before its start"
+        bounds = f"{_elements(-index)} before the start"
     elif offset >= window.array.nbytes:
-        bounds = f"{_elements(index - size + 1)} past its end"
+        bounds = f"{_elements(index - size + 1)} past the end"
     elif beyond:
-        bounds = f"the last {beyond} bytes are past its end"
+        bounds = f"the last {beyond} bytes are past the end"
     else:
         bounds = ""
     words = f"{name}[{index}]{inside}"

@@ -253,8 +253,8 @@ def _fault(case: _Case, space: AddressSpace) -> RunError:
     if code == F_ASSERT:
         return _assertion(case)
     if code == F_TRAP:
-        what = "executed __trap(): the kernel stops here by its own decision."
-        later = "Look at the condition that leads to this line."
+        what = "executed a trap: __trap(), or code that can only go wrong (a null pointer)."
+        later = "Look at the condition that leads to this line, and at the pointers on it."
     elif code == F_BRANCH:
         what = "jumped through a table with an index outside it."
         later = "Look at the switch on this line: its value was never checked."
@@ -407,7 +407,8 @@ def _bad_mask(case: _Case) -> RunError:
 def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
     """An endless loop: which lines its threads were at."""
     alive = [n for n in range(worker.shape.threads) if not _has_exited(state, n)]
-    looping = [n for n in alive if int(state.threads[n][T_REASON]) == Y_FUEL] or alive
+    running = [n for n in alive if _is_ready(state, n)] or alive
+    looping = [n for n in running if int(state.threads[n][T_REASON]) == Y_FUEL] or running
     groups = sorted(_by_site(state, looping).items(), key=lambda item: -len(item[1]))
     site, members = groups[0]
     case = _Case(lines, worker, state, members[0])
@@ -415,7 +416,7 @@ def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
     others = [n for n in alive if n not in set(looping)]
     message = (
         f"{_sentence(lines.where(site))}\nBlock {_plain(case.block)} does not come to an end: "
-        f"{_threads(members)} {'goes' if len(members) == 1 else 'go'} round and round here."
+        f"{_threads(members)} {'goes' if _wait(members) == 'waits' else 'go'} round and round here."
     )
     if others:
         message += f" Meanwhile {_waiting_words(lines, state, others)}."
@@ -443,7 +444,7 @@ def _deadlock(lines: Lines, worker: Worker) -> RunError:
     parts += _collective_sentences(lines, state, alive)
     if exited:
         gone = [n for n in range(worker.shape.threads) if _has_exited(state, n)]
-        parts.append(f"{_sentence(_threads(gone))} {_has(gone)} returned from the kernel already.")
+        parts.append(f"Already returned from the kernel: {_threads(gone)}.")
     parts.append(
         "On a real GPU this hangs until the process is killed.\n" + _deadlock_advice(state, alive)
     )
@@ -483,45 +484,58 @@ def _split_warps(
 ) -> list[str]:
     """Warps of which only some lanes wait at a barrier: their other lanes are the reason."""
     present = set(here)
-    found = []
-    for warp in sorted({n // 32 for n in here}):
-        missing = [n for n in alive if n // 32 == warp and n not in present]
-        if missing:
-            found.append(
-                f"Of warp {warp} only some lanes are there: "
-                f"{_waiting_words(lines, state, missing)}. A warp arrives as a whole."
-            )
-    return found
+    missing: dict[int, list[int]] = {}
+    for number in alive:
+        if number not in present:
+            missing.setdefault(number // 32, []).append(number)
+    split = [warp for warp in sorted({n // 32 for n in here}) if warp in missing]
+    if not split:
+        return []
+    text = f"Of warp {split[0]} only some lanes are there: "
+    text += f"{_waiting_words(lines, state, missing[split[0]])}. A warp arrives as a whole."
+    if len(split) > 1:
+        text += f" The same holds for warp{'s' if len(split) > 2 else ''} {_ranges(split[1:])}."
+    return [text]
 
 
 def _collective_sentences(lines: Lines, state: BlockState, alive: Sequence[int]) -> list[str]:
-    found = []
+    """Warp-wide operations that wait for lanes which are elsewhere, one sentence for each line."""
     waiting = [n for n in alive if _waits_in_collective(state, n)]
-    seen: set[tuple[int, int]] = set()
-    for number in waiting:
-        site = int(state.threads[number][T_SITE])
-        warp = number // 32
-        if (warp, site) in seen:
-            continue
-        seen.add((warp, site))
-        mask = int(state.threads[number][T_A4]) & FULL_WARP
-        members = [n for n in waiting if n // 32 == warp and int(state.threads[n][T_SITE]) == site]
-        kind = (
-            "__syncwarp"
-            if int(state.threads[number][T_REASON]) == Y_SYNCWARP
-            else "a warp-wide operation"
-        )
-        there = {n % 32 for n in members}
-        absent = [
-            n for n in alive if n // 32 == warp and mask >> (n % 32) & 1 and n % 32 not in there
-        ]
-        text = f"{_sentence(_threads(members))} wait{'s' if len(members) == 1 else ''} in {kind} at {lines.short(site)}"
-        if absent:
-            text += f" for lanes of mask {mask:#010x} that are elsewhere: {_waiting_words(lines, state, absent)}"
-        found.append(text + ".")
-        if len(found) == 4:
-            break
+    found = []
+    for site, members in list(_by_site(state, waiting).items())[:4]:
+        warps = sorted({n // 32 for n in members})
+        first = [n for n in members if n // 32 == warps[0]]
+        text = _collective_sentence(lines, state, site, first, alive)
+        if len(warps) > 1:
+            text += f" The same holds for warp{'s' if len(warps) > 2 else ''} {_ranges(warps[1:])}."
+        found.append(text)
     return found
+
+
+def _collective_sentence(
+    lines: Lines, state: BlockState, site: int, members: Sequence[int], alive: Sequence[int]
+) -> str:
+    record = state.threads[members[0]]
+    mask = int(record[T_A4]) & FULL_WARP
+    kind = "__syncwarp" if int(record[T_REASON]) == Y_SYNCWARP else "a warp-wide operation"
+    there = {n % 32 for n in members}
+    absent = [
+        n for n in alive
+        if n // 32 == members[0] // 32 and mask >> (n % 32) & 1 and n % 32 not in there
+    ]  # fmt: skip
+    text = f"{_sentence(_threads(members))} {_wait(members)} in {kind} at {lines.short(site)}"
+    if absent:
+        elsewhere = _waiting_words(lines, state, absent)
+        text += f" for lanes of its mask {mask:#010x} that are elsewhere: {elsewhere}"
+    return text + "."
+
+
+def _wait(numbers: Sequence[int]) -> str:
+    return "waits" if len(numbers) == 1 or _is_warp(numbers) else "wait"
+
+
+def _is_warp(numbers: Sequence[int]) -> bool:
+    return len(numbers) == 32 and len({n // 32 for n in numbers}) == 1
 
 
 def _deadlock_advice(state: BlockState, alive: Sequence[int]) -> str:
@@ -548,6 +562,10 @@ def _waits_in_collective(state: BlockState, number: int) -> bool:
     return bool(int(state.warps[number // 32][W_COLLECTIVE]) >> (number % 32) & 1)
 
 
+def _is_ready(state: BlockState, number: int) -> bool:
+    return bool(int(state.warps[number // 32][W_READY]) >> (number % 32) & 1)
+
+
 def _has_exited(state: BlockState, number: int) -> bool:
     return bool(int(state.warps[number // 32][W_EXITED]) >> (number % 32) & 1)
 
@@ -557,15 +575,15 @@ def _waiting_words(lines: Lines, state: BlockState, numbers: Sequence[int]) -> s
     parts = []
     for site, members in _by_site(state, numbers).items():
         one = members[0]
-        verb = "waits" if len(members) == 1 else "wait"
+        verb = _wait(members)
         if _waits_at_barrier(state, one):
             doing = f"{verb} at barrier {int(state.threads[one][T_A0]) % BARRIER_COUNT}"
         elif _waits_in_collective(state, one):
             doing = f"{verb} in a warp-wide operation"
-        elif int(state.warps[one // 32][W_READY]) >> (one % 32) & 1:
+        elif _is_ready(state, one):
             doing = "can run"
         else:
-            doing = "stand" if len(members) > 1 else "stands"
+            doing = "stands" if verb == "waits" else "stand"
         parts.append(f"{_threads(members)} {doing} at {lines.short(site)}")
     return " and ".join(parts[:4])
 
@@ -607,10 +625,6 @@ def _threads(numbers: Sequence[int]) -> str:
     if len(ordered) == 32 * len(warps):
         return ("warp " if len(warps) == 1 else "warps ") + _ranges(warps)
     return f"threads {_ranges(ordered)}"
-
-
-def _has(numbers: Sequence[int]) -> str:
-    return "has" if len(numbers) == 1 else "have"
 
 
 # --- notes ------------------------------------------------------------------------------------
