@@ -11,6 +11,7 @@ from course_lib import ptxas
 from course_lib.kernel import compile_kernel
 from course_lib.ptx import probe_records, probes
 from course_lib.ptx.statements import find_entry, split_operands
+from course_lib.virtual_gpu.launch import launch
 
 TWO_STAGE = r"""
 #include <cuda_pipeline.h>
@@ -259,7 +260,6 @@ def test_statements_of_inline_assembly():
 
 def _run_stamped(kernel, grid, arguments, warps, **how):
     """Runs a stamped kernel on the virtual GPU; the decoded stamps of block 0."""
-    launch = pytest.importorskip("course_lib.virtual_gpu.launch", reason="no virtual GPU").launch
     probed = probes.stamp(kernel.ptx(), kernel.module, kernel.name)
     buffer = probes.allocate(np, 1, warps, 512)
     extra = (buffer, np.uint32(512), np.uint32(1), np.uint32(1000))
@@ -277,10 +277,10 @@ def test_a_stamped_kernel_computes_the_same(two_stage, how):
     kernel, _ = two_stage
     decoded, probed = _run_stamped(kernel, (blocks,), [x, out, np.int32(tiles)], 8, **how)
     assert np.array_equal(out, x.reshape(-1, 4096).sum(axis=1, dtype=np.uint32))
-    _check_events(decoded, probed, x, tiles)
+    _check_events(decoded, probed, tiles)
 
 
-def _check_events(decoded, probed, x, tiles):
+def _check_events(decoded, probed, tiles):
     """What lane 0 of warp 3 of block 0 must have gone through, in this order."""
     events = decoded.events[decoded.events["warp"] == 3]
     kinds = [(probed.site(e["site"]).kind, int(e["phase"])) for e in events]
@@ -294,18 +294,14 @@ def _check_events(decoded, probed, x, tiles):
     assert set(decoded.events["block"]) == {0} and decoded.truncated == ()
     assert (np.diff(events["clock"]) >= 0).all()
     copies = events[[kind == "copy" for kind, _ in kinds]]
-    names, offsets = probes.locate(
-        copies["global_address"], {"x": (probes.address_of(x), x.nbytes)}
-    )
-    assert set(names) == {"x"}
-    assert (offsets // 16384).tolist() == list(range(tiles))
+    # On the virtual GPU every array begins at a multiple of 2**40.
+    assert (copies["global_address"] // 16384).tolist() == list(range(tiles))
     stages = copies["shared"].astype(int) - int(copies["shared"].min())
     assert stages.tolist() == [16384 * (tile % 2) for tile in range(tiles)]
 
 
 @pytest.mark.parametrize("rows", [0, 130, 512])
 def test_awkward_control_flow_computes_the_same(rows):
-    launch = pytest.importorskip("course_lib.virtual_gpu.launch", reason="no virtual GPU").launch
     kernel = compile_kernel(AWKWARD, threads=128, shared_bytes=8192)
     x = np.arange(2048, dtype=np.float32)
     plain, stamped = np.zeros(128, np.float32), np.zeros(128, np.float32)
