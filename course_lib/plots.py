@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -81,7 +81,7 @@ def tidy(axes: Axes, grid: str = "x") -> None:
     axes.set_axisbelow(True)
 
 
-# --- Timelines -------------------------------------------------------------------------------------
+# --- Timelines ----------------------------------------------------------------------------------
 
 
 def draw_timelines(
@@ -245,7 +245,7 @@ def _legend(figure: Figure, panels: Sequence[_Panel]) -> None:
     )  # fmt: skip
 
 
-# --- Comparisons -----------------------------------------------------------------------------------
+# --- Comparisons --------------------------------------------------------------------------------
 
 
 def draw_ratios(

@@ -1,4 +1,4 @@
-"""Running a kernel on a problem, on the virtual GPU: what verify, trace, compare and profile share."""
+"""Running a kernel on a problem, on the virtual GPU: what verify and the like share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def launch_virtual(
     iteration: int = 0,
     **options: Any,
 ) -> tuple[LaunchResult, dict[str, np.ndarray]]:
-    """Launch on fresh outputs; ``options`` go to ``virtual_gpu.launch``, ``extra`` to the kernel."""
+    """Launch on fresh outputs; ``options`` go to ``launch``, ``extra`` to the kernel."""
     from course_lib.virtual_gpu.launch import launch
 
     if inputs is None:
@@ -45,10 +45,18 @@ def launch_virtual(
     return result, outputs
 
 
+def timed_blocks(kernel: Kernel, problem: Problem) -> list[int]:
+    """The blocks of the first SM, which has as many as any other: what a timed run simulates."""
+    from course_lib.virtual_gpu.machine import H200
+
+    return list(range(0, problem.blocks(kernel), H200.sms))
+
+
 def launch_timed(
     kernel: Kernel, problem: Problem, inputs: dict[str, Any] | None = None, **options: Any
 ) -> LaunchResult:
     """One SM on the virtual clock; ``DoesNotFinish`` where the run ends in an error."""
+    options = {"blocks": timed_blocks(kernel, problem), **options}
     result, _ = launch_virtual(kernel, problem, inputs, order="timed", landing="late", **options)
     if not result.ok:
         raise DoesNotFinish(f"{kernel.name} cannot be measured: {first_error(result)}")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from course_lib.problem_runs import VIRTUAL_LABEL, launch_timed
+from course_lib.problem_runs import VIRTUAL_LABEL, launch_timed, timed_blocks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,8 +55,8 @@ class Profile:
 
     ``cycles`` is the run's length on one SM; ``wait_cycles`` what an average warp spends waiting,
     of the ``warp_cycles`` that it lives. ``global_bytes``, ``arithmetic`` (integer and floating
-    point operations) and ``instructions`` are for the whole launch. ``issue_rate`` is warp
-    instructions per cycle of one SM (4 at most). ``None`` stands for what could not be counted.
+    point operations) and ``instructions`` (of warps) are for the whole launch. ``issue_rate`` is
+    warp instructions per cycle of one SM (4 at most). ``None`` stands for what could not be counted.
     """
 
     lines: tuple[WaitingLine, ...]
@@ -103,6 +103,8 @@ class Profile:
             f"Hypothesis: line {first.line} ({first.kind}) holds {first.share:.0%} of the waiting, "
             f"so what it waits for may limit this kernel. "
         )
+        if first.kind == KIND_WORDS["barrier"]:
+            text += "At a barrier that is whatever the slowest warp waited for before it. "
         if first.kind in (KIND_WORDS["wait"], KIND_WORDS["store"], KIND_WORDS["load"]):
             text += "That would be the arrival of the next tile: memory latency, exposed. "
         return text + (
@@ -114,7 +116,9 @@ class Profile:
         """Bars of the waits beside the learner's own lines."""
         from course_lib import plots
 
-        rows = [(f"{row.line:>3}  {row.source[:60]}", row.wait_cycles) for row in self.lines[:top]]
+        rows = [
+            (f"{row.line:>3}  {_code(row.source)}", row.wait_cycles) for row in self.lines[:top]
+        ]
         return plots.draw_lines_of_source(
             rows,
             xlabel=f"{self.unit} that an average warp waits at the line",
@@ -163,7 +167,8 @@ class Profile:
         facts = " · ".join(f"{name}: {words}" for name, words in self._facts())
         notes = "".join(f"<div>{html.escape(note)}</div>" for note in self.notes)
         return (
-            f"<table><thead><tr><th>line</th><th style='{left}'>{html.escape(self.kernel_name)}</th>"
+            f"<table><thead><tr><th>line</th><th style='{left}'>"
+            f"{html.escape(self.kernel_name)}</th>"
             f"<th style='{left}'>kind</th><th>wait {self.unit} per warp</th><th>share</th></tr>"
             f"</thead><tbody>{rows}</tbody></table><div>{html.escape(facts)}</div>"
             f"<div>{html.escape(self.hypothesis)}</div>{notes}"
@@ -196,11 +201,9 @@ class _Counts(NamedTuple):
 
 def _count(kernel: Kernel, problem: Problem) -> _Counts:
     """One timed launch; its counts scaled from the blocks of one SM to the grid."""
-    from course_lib.virtual_gpu.machine import Machine
-
     result = launch_timed(kernel, problem)
     blocks = problem.blocks(kernel)
-    simulated = len(range(0, blocks, Machine().sm_count))
+    simulated = len(timed_blocks(kernel, problem))
     scale = blocks / simulated
     counters = defaultdict(int, result.counters)
     moved = counters["global_load_bytes"] + counters["global_store_bytes"] + counters["copy_bytes"]
@@ -210,7 +213,7 @@ def _count(kernel: Kernel, problem: Problem) -> _Counts:
         round(moved * scale),
         round(arithmetic * scale),
         round(counters["instructions"] * scale),
-        counters["instructions"] / 32,
+        counters["instructions"],
         float(result.cycles),
         result.stalls,
         warps,
@@ -257,7 +260,7 @@ def _profile_real(kernel: Kernel, problem: Problem) -> Profile:
         notes += (f"Bytes and arithmetic were not counted: {missing}",)
     rate = None
     if counts is not None:
-        rate = counts.instructions / 32 / properties["sms"] / cycles
+        rate = counts.instructions / properties["sms"] / cycles
         notes += ("Bytes, arithmetic and instructions were counted on the virtual GPU.",)
     return Profile(
         _table(kernel, {line: total / max(warps, 1) for line, total in waits.items()}),
@@ -303,6 +306,12 @@ def _table(kernel: Kernel, waits: Mapping[int | None, float]) -> tuple[WaitingLi
         text = source[line - 1].strip() if 0 < line <= len(source) else ""
         rows.append(WaitingLine(line, text, kinds.get(line, "other"), cycles, cycles / total))
     return tuple(sorted(rows, key=lambda row: -row.wait_cycles))
+
+
+def _code(text: str, width: int = 56) -> str:
+    """A source line without its comment, cut to what a figure has room for."""
+    text = text.split("//")[0].rstrip() or text
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _kinds_by_line(kernel: Kernel) -> dict[int, str]:

@@ -11,7 +11,7 @@ wait      from where the warp starts waiting for a tile (a wait on copies, a sto
           the barrier that follows) to where it may read it
 read      from the first read of the tile in shared memory to the next point of synchronisation:
           the compute phase
-reuse     the barrier (or arrival) after the reads: the edge after which the stage may be overwritten
+reuse     the barrier (or arrival) after the reads: the edge after which the stage may be reused
 ========  =========================================================================================
 
 A kernel with one barrier per iteration lets that barrier close both edges; its interval is then
@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from course_lib.problem_runs import VIRTUAL_LABEL, launch_timed, shaped_for
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.pipeline_model import PipelineModel
     from course_lib.problems import Problem
+    from course_lib.virtual_gpu.launch import LaunchResult
+
+#: Stamps per warp of the first attempt at a trace, and where growing stops.
+FIRST_CAPACITY, LAST_CAPACITY = 4096, 1 << 16
 
 KINDS = ("load", "wait", "read", "reuse")
 
@@ -277,7 +283,7 @@ def _lane_names(rows: Iterable[Interval]) -> list[dict[str, Any]]:
     ]
 
 
-# --- From stamps to intervals ---------------------------------------------------------------------
+# --- From stamps to intervals -------------------------------------------------------------------
 
 
 class Stamp(NamedTuple):
@@ -647,14 +653,14 @@ def _last_wait(syncs: list[_Sync]) -> list[_Sync]:
     return syncs[-1:]
 
 
-# --- Running ---------------------------------------------------------------------------------------
+# --- Running ------------------------------------------------------------------------------------
 
 
 def trace(kernel: Kernel, problem: Problem, device: str = "auto", *, blocks: int = 1) -> Timeline:
     """Run a kernel once with clock stamps and give the timeline of its first block(s).
 
-    ``blocks`` counts stamped blocks, all from one SM. Raises ``RuntimeError`` with the reason where
-    the kernel cannot finish.
+    ``blocks`` counts stamped blocks, all from one SM. Raises ``DoesNotFinish`` (virtual) or
+    ``GpuError`` (real) with the reason where the kernel cannot finish.
     """
     from course_lib.devices import resolve
 
@@ -684,35 +690,80 @@ def _trace_real(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
 
 def _trace_virtual(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
     from course_lib.ptx import probes
-    from course_lib.virtual_gpu.machine import Machine
-    from course_lib.virtual_gpu.launch import launch
+    from course_lib.virtual_gpu.machine import H200
 
-    shaped = kernel if kernel.threads else kernel.shaped(threads=problem.threads(kernel))
     probed = probes.stamp(kernel.ptx(), kernel.module, kernel.name)
-    stamped = shaped.rewritten(probed.text, probes.EXTRA_PARAMETERS)
-    inputs, outputs = problem.inputs(), problem.outputs()
-    arguments = problem.arguments(kernel, inputs, outputs)
-    warps = -(-int(problem.threads(kernel)) // 32)
-    stride = int(Machine().sms)
-    capacity = 4096
+    stamped = shaped_for(kernel, problem).rewritten(probed.text, probes.EXTRA_PARAMETERS)
+    inputs = problem.inputs()
+    warps = -(-problem.threads(kernel) // 32)
+    stride = H200.sms
+    capacity = FIRST_CAPACITY
     while True:
         buffer = probes.allocate(np, blocks, warps, capacity)
         extra = (buffer, np.uint32(capacity), np.uint32(blocks), np.uint32(stride))
-        result = launch(
-            stamped, problem.grid(kernel), [*arguments, *extra], order="timed", landing="late",
-            trace=True,
-        )  # fmt: skip
-        if not result.ok:
-            raise RuntimeError(
-                f"{kernel.name} has no timeline, because it doesn't finish. {result.errors[0]}"
-            )
+        result = launch_timed(stamped, problem, inputs, extra=extra, trace=True)
         decoded = probes.decode(buffer, probed)
-        if not decoded.truncated or capacity >= 1 << 16:
+        if not decoded.truncated or capacity >= LAST_CAPACITY:
             break
         capacity *= 4
-    stamps = _virtual_stamps(decoded, buffer, probed, result, problem, inputs)
-    timeline = _timeline(kernel, problem, stamps, "virtual", "virtual GPU")
+    stamps = _virtual_stamps(decoded.events, probed.sites, _origin(buffer), result, problem, inputs)
+    timeline = _timeline(kernel, problem, stamps, "virtual", VIRTUAL_LABEL)
     return replace(timeline, notes=tuple(probed.notes) + _truncation_notes(decoded.truncated))
+
+
+def _origin(buffer: np.ndarray) -> int:
+    """The raw clock that decoded clocks count from: that of the first header."""
+    from course_lib.ptx.probes import HEADER_MARK
+
+    headers = buffer[:, :, 0, :].reshape(-1, 4)
+    present = headers[headers[:, 1] == HEADER_MARK]
+    return int(present[0, 0]) if len(present) else 0
+
+
+def _virtual_stamps(
+    events: np.ndarray,
+    sites: Sequence[Any],
+    origin: int,
+    result: LaunchResult,
+    problem: Problem,
+    inputs: dict[str, Any],
+) -> list[Stamp]:
+    """Stamps with the landing times that the virtual GPU alone knows."""
+    # A window of the virtual address space begins at every array, so what is left of an address
+    # in a stamp is the offset; the arrays that are loaded in tiles are asked in turn.
+    offsets = events["global_address"].astype(np.int64)
+    arrays = []
+    for offset, block in zip(offsets, events["block"], strict=True):
+        inside = [
+            name
+            for name, array in inputs.items()
+            if offset < array.nbytes and problem.tile_of(name, int(offset), int(block)) is not None
+        ]
+        arrays.append(inside[0] if inside else "")
+    landed = _landing_times(events, sites, origin, result.landings)
+    return stamps_from_events(events, sites, arrays, offsets, problem, landed)
+
+
+def _landing_times(
+    events: np.ndarray, sites: Sequence[Any], origin: int, log: np.ndarray
+) -> list[float | None]:
+    """For each stamp of a run of copies, when the last copy of the run landed.
+
+    The log has every copy of lane 0, the stamps only the first of each run: a run's copies are
+    those that were issued from its stamp on and before the warp's next one.
+    """
+    copies = {site.index for site in sites if site.kind == "copy"}
+    landed: list[float | None] = [None] * len(events)
+    is_copy = np.isin(events["site"], list(copies))
+    for block, warp in {(int(e["block"]), int(e["warp"])) for e in events}:
+        mine = np.flatnonzero(is_copy & (events["block"] == block) & (events["warp"] == warp))
+        logged = log[(log["block"] == block) & (log["warp"] == warp)]
+        run = np.searchsorted(events["clock"][mine], logged["issued"] - origin, "right") - 1
+        for number, index in enumerate(mine):
+            times = logged["landed"][run == number]
+            if len(times):
+                landed[index] = float(times.max() - origin)
+    return landed
 
 
 def _truncation_notes(truncated: Sequence[tuple[int, int]]) -> tuple[str, ...]:

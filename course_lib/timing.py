@@ -1,4 +1,4 @@
-"""``compare``: which kernel takes less time, with an interval, and *inconclusive* rather than wrong.
+"""``compare``: which kernel takes less time; *inconclusive* rather than wrong.
 
 On a real GPU all candidates run in one process, interleaved in random order, with the L2 cache
 flushed before each launch, so that a warming card slows all alike. What is compared are medians
@@ -61,7 +61,7 @@ class Ratio:
 class Comparison:
     """Times of several candidates on one problem; the first label is the baseline.
 
-    ``times`` has one value per round for each label, in ``unit`` (``"us"`` or ``"virtual cycles"``).
+    ``times`` has one value per round for each label, in ``unit``: ``"us"`` or ``"virtual cycles"``.
     """
 
     times: Mapping[str, np.ndarray]

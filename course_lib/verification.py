@@ -107,10 +107,9 @@ class Verdict:
     def __str__(self) -> str:
         mark = "Right" if self.ok else "Wrong"
         parts = [f"{mark} ({self.device_label}). {self.why}"]
-        if self.first_wrong and self.first_wrong not in self.why:
-            parts.append(_sentence(self.first_wrong))
-        parts += [_sentence(text) for text in (*self.warnings, *self.notes)]
-        return " ".join(parts)
+        parts += [_sentence(text) for text in self.notes]
+        text = " ".join(parts)
+        return f"{text}\n{self.warnings[0]}" if self.warnings else text
 
     __repr__ = __str__
 
@@ -157,7 +156,7 @@ def verify(
     return _verify_real(kernel, problem, preflight, deadline)
 
 
-# --- The virtual GPU -------------------------------------------------------------------------------
+# --- The virtual GPU ----------------------------------------------------------------------------
 
 
 def _verify_virtual(kernel: Kernel, problem: Problem) -> Verdict:
@@ -279,10 +278,11 @@ def _size(problem: Problem) -> str:
 
 def _sentence(text: str) -> str:
     text = text.strip()
+    text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
-# --- The real GPU ----------------------------------------------------------------------------------
+# --- The real GPU -------------------------------------------------------------------------------
 
 
 def _verify_real(kernel: Kernel, problem: Problem, preflight: bool, deadline: float) -> Verdict:
