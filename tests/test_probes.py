@@ -300,6 +300,16 @@ def _check_events(decoded, probed, tiles):
     assert stages.tolist() == [16384 * (tile % 2) for tile in range(tiles)]
 
 
+def test_stamps_cost_nothing_on_the_virtual_clock(two_stage):
+    kernel, probed = two_stage
+    x, numbers = np.zeros(2 * 4096, np.uint32), [np.int32(2)]
+    plain = launch(kernel, (1,), [x, np.zeros(2, np.uint32), *numbers], order="timed")
+    extra = (probes.allocate(np, 1, 8, 64), np.uint32(64), np.uint32(1), np.uint32(1))
+    stamped = kernel.rewritten(probed.text, probes.EXTRA_PARAMETERS)
+    again = launch(stamped, (1,), [x, np.zeros(2, np.uint32), *numbers, *extra], order="timed")
+    assert again.cycles == plain.cycles > 1000
+
+
 @pytest.mark.parametrize("rows", [0, 130, 512])
 def test_awkward_control_flow_computes_the_same(rows):
     kernel = compile_kernel(AWKWARD, threads=128, shared_bytes=8192)
