@@ -95,15 +95,19 @@ def open_bucket(queue, bucket):
 
 
 @native
-def occupy(queue, now, units):
-    """Take `units` of the queue's capacity from cycle `now` on; the cycle when the last is served."""
+def occupy(queue, now, units, sharers):
+    """Take `units` of the queue's capacity from cycle `now` on; the cycle when the last is served.
+
+    With `sharers` above 1, no bucket gives more than its fair share to this request.
+    """
     capacity = load64(queue, Q_CAPACITY)
+    share = max(1, capacity // sharers)
     bucket = now // BUCKET_CYCLES
     while True:
         bucket = open_bucket(queue, bucket)
         place = bucket % RING_BUCKETS
         used = load64(load64(queue, Q_USED), place)
-        taken = min(capacity - used, units)
+        taken = min(min(capacity - used, units), share)
         used += taken
         units -= taken
         store64(load64(queue, Q_USED), place, used)
@@ -111,13 +115,18 @@ def occupy(queue, now, units):
             store64(load64(queue, Q_SKIP), place, bucket + 1)
         if units <= 0:
             return max(now, bucket * BUCKET_CYCLES + used * BUCKET_CYCLES // capacity)
+        bucket += 1
 
 
 @native
-def issue(core, warp, start, cycles):
-    """Issue `cycles` of instructions of a warp from `start` on; the cycle when they are through."""
+def issue(core, warp, start, cycles, sharers):
+    """Issue `cycles` of instructions of a warp from `start` on; the cycle when they are through.
+
+    `sharers` warps take turns at the warp's scheduler, as the hardware's do instruction by
+    instruction, although the simulation runs one of them far ahead of the others.
+    """
     queue = load64(core, K_ISSUE_QUEUES) + (warp & 3) * QUEUE_BYTES
-    return max(start + cycles, occupy(queue, start, cycles))
+    return max(start + cycles, occupy(queue, start, cycles, sharers))
 
 
 @native
@@ -144,7 +153,7 @@ def fetch_sector(core, sector, now, cached):
         if cached or (-COALESCE_CYCLES < age < COALESCE_CYCLES):
             return max(load64(entry, S_READY), now + load64(core, K_L1_LATENCY))
     latency = second_level_latency(core, sector << SECTOR_BITS)
-    ready = occupy(load64(core, K_MEMORY_QUEUE), now, SECTOR_BYTES * 256) + latency
+    ready = occupy(load64(core, K_MEMORY_QUEUE), now, SECTOR_BYTES * 256, 1) + latency
     store64(entry, S_TAG, sector)
     store64(entry, S_ISSUED, now)
     store64(entry, S_READY, ready)
@@ -164,14 +173,20 @@ def fetch(core, address, count, now, cached):
 
 @native
 def advance_to(block, thread, clock):
-    """A thread waits until `clock`: the cycles go to the line it waits at."""
+    """A thread waits until `clock`, between two turns: the cycles go to the line it waits at."""
     waited = clock - load64(thread, T_CLOCK)
     if waited <= 0:
         return 0
     store64(thread, T_CLOCK, clock)
-    store64(thread, T_STALL, load64(thread, T_STALL) + waited)
     charge(block, load64(thread, T_SITE), waited)
     return waited
+
+
+@native
+def stall_until(block, thread, clock):
+    """The same in the middle of a turn: the turn's other cycles are what it issued."""
+    waited = advance_to(block, thread, clock)
+    store64(thread, T_STALL, load64(thread, T_STALL) + waited)
 
 
 @native
@@ -216,5 +231,5 @@ def rt_global_load(block, thread, address, count, site):
 def rt_global_store(block, thread, address, count, site):
     """A store takes its share of the bandwidth; nobody waits for it."""
     core = load64(block, B_CORE)
-    occupy(load64(core, K_MEMORY_QUEUE), load64(thread, T_CLOCK), count * 256)
+    occupy(load64(core, K_MEMORY_QUEUE), load64(thread, T_CLOCK), count * 256, 1)
     return 0

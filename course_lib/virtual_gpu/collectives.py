@@ -57,9 +57,7 @@ from course_lib.virtual_gpu.records import (
     WARP_BYTES,
 )
 
-ABSENT_LANE = (
-    0xCDCDCDCD  # what a shuffle reads from a lane that takes no part: undefined in CUDA
-)
+ABSENT_LANE = 0xCDCDCDCD  # what a shuffle reads from a lane that takes no part: undefined in CUDA
 
 
 @native
@@ -113,9 +111,7 @@ def are_together(threads, stride, record, thread, members):
         if (members >> lane) & 1:
             if load64(other, T_REASON) != reason:
                 return False
-            if (reason == Y_VOTE or reason == Y_SHUFFLE) and load64(
-                other, T_A0
-            ) != kind:
+            if (reason == Y_VOTE or reason == Y_SHUFFLE) and load64(other, T_A0) != kind:
                 return False
         other += stride
     return True

@@ -15,7 +15,7 @@ from course_lib.virtual_gpu.abi import (
     T_CLOCK,
     T_SITE,
 )
-from course_lib.virtual_gpu.clock import advance_to, fetch, log_landing
+from course_lib.virtual_gpu.clock import fetch, log_landing, stall_until
 from course_lib.virtual_gpu.raw import copy_bytes, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_COPIES,
@@ -217,5 +217,5 @@ def rt_copy_wait(block, thread, allowed, site):
         copy = load64(thread, T_COPY_FIRST)
     if ready != 0:
         store64(thread, T_SITE, site)
-        advance_to(block, thread, ready)
+        stall_until(block, thread, ready)
     return 0

@@ -220,7 +220,7 @@ def _check_shape(
     dynamic: int,
     shared: int,
 ) -> None:
-    """Limits of the architecture, in words. Source: CUDA C++ Programming Guide, Compute Capabilities."""
+    """Limits of the architecture (CUDA C++ Programming Guide, Compute Capabilities), in words."""
     limits = limits_of(kernel.arch)
     threads = block[0] * block[1] * block[2]
     if threads > limits.threads_per_block or block[2] > 64:
@@ -237,9 +237,9 @@ def _check_shape(
         )
     if shared > limits.shared_per_block:
         raise LaunchError(
-            f"The block asks for {shared} bytes of shared memory, and {kernel.arch} gives a block at "
-            f"most {limits.shared_per_block} ({limits.shared_per_block // KB} KB): use fewer stages "
-            f"or smaller tiles."
+            f"The block asks for {shared} bytes of shared memory, and {kernel.arch} gives a block "
+            f"at most {limits.shared_per_block} ({limits.shared_per_block // KB} KB): use fewer "
+            f"stages or smaller tiles."
         )
 
 
@@ -428,10 +428,10 @@ class _Run:
         result.counters["turns"] = sum(int(worker.core[K_TURNS]) for worker in self.workers)
         if timed:
             result.cycles = self.cycles
-            totals = sum(worker.counters for worker in self.workers)
+            totals = np.sum([worker.counters for worker in self.workers], axis=0)
             for name, (index, lanes) in _COUNTERS.items():
                 result.counters[name] = int(totals[index]) // lanes
-            stalls = sum(worker.stalls for worker in self.workers)
+            stalls = np.sum([worker.stalls for worker in self.workers], axis=0)
             result.stalls = {int(site): float(stalls[site]) / 32 for site in np.flatnonzero(stalls)}
         if self.policy.trace:
             result.landings = self._landings()

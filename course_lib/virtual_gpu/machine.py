@@ -1,4 +1,4 @@
-"""The figures of the machine whose virtual clock is kept. No numba here: this is cheap to import."""
+"""The figures of the machine whose virtual clock is kept; cheap to import."""
 
 from __future__ import annotations
 

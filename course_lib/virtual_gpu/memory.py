@@ -140,7 +140,7 @@ class AddressSpace:
             raise ArgumentError(f"{name} got an array of Python objects.")
         if not array.flags.c_contiguous:
             raise ArgumentError(
-                f"{name} got an array that is not contiguous: pass numpy.ascontiguousarray(...) of it."
+                f"{name} got an array that is not contiguous: pass numpy.ascontiguousarray(...)."
             )
         key = (int(array.ctypes.data), int(array.nbytes))
         if key not in self._known:

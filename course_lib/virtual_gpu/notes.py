@@ -98,9 +98,7 @@ def rt_shared_uninitialised(block, thread, offset, count, site):
     while load8(load64(block, B_VALID), missing) != 0 and missing < offset + count - 1:
         missing += 1
     copy_site, copy_thread = copy_in_flight_to(block, missing)
-    add_note(
-        block, thread, N_UNINITIALISED, site, missing, count, copy_site, copy_thread
-    )
+    add_note(block, thread, N_UNINITIALISED, site, missing, count, copy_site, copy_thread)
     return 0
 
 

@@ -21,7 +21,7 @@ _BYTE_POINTER = ir.PointerType(ir.IntType(8))
 
 
 def _loader(bits: int) -> Any:
-    """`load(base, index)`: the zero-extended integer of `bits` bits at `base + index * bits / 8`."""
+    """`load(base, index)`: the zero-extended `bits`-bit integer at `base + index * bits / 8`."""
 
     def load(typing_context: Any, base: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -41,9 +41,7 @@ def _storer(bits: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = _element(builder, arguments[0], arguments[1], bits)
             value = arguments[2]
-            builder.store(
-                builder.trunc(value, ir.IntType(bits)) if bits < 64 else value, pointer
-            )
+            builder.store(builder.trunc(value, ir.IntType(bits)) if bits < 64 else value, pointer)
             return context.get_dummy_value()
 
         return types.void(I64, I64, I64), generate
@@ -67,9 +65,7 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         i64 = ir.IntType(64)
         name = "llvm.memcpy"
-        function = builder.module.declare_intrinsic(
-            name, [_BYTE_POINTER, _BYTE_POINTER, i64]
-        )
+        function = builder.module.declare_intrinsic(name, [_BYTE_POINTER, _BYTE_POINTER, i64])
         pointers = [builder.inttoptr(arguments[k], _BYTE_POINTER) for k in (0, 1)]
         builder.call(function, [*pointers, arguments[2], ir.Constant(ir.IntType(1), 0)])
         return context.get_dummy_value()
@@ -86,9 +82,7 @@ def fill_bytes(typing_context: Any, target: Any, value: Any, count: Any) -> Any:
         function = builder.module.declare_intrinsic("llvm.memset", [_BYTE_POINTER, i64])
         pointer = builder.inttoptr(arguments[0], _BYTE_POINTER)
         value = builder.trunc(arguments[1], ir.IntType(8))
-        builder.call(
-            function, [pointer, value, arguments[2], ir.Constant(ir.IntType(1), 0)]
-        )
+        builder.call(function, [pointer, value, arguments[2], ir.Constant(ir.IntType(1), 0)])
         return context.get_dummy_value()
 
     return types.void(I64, I64, I64), generate

@@ -28,11 +28,9 @@ from course_lib.virtual_gpu.abi import (
     T_A2,
     T_A3,
     T_A4,
-    T_A5,
     T_SITE,
     WINDOW_MASK,
     WINDOW_SHIFT,
-    Y_BARRIER,
     Y_FUEL,
     Y_SYNCWARP,
 )
@@ -342,8 +340,8 @@ def _on_chip_words(
     if shared:
         why = (
             "On a real GPU the kernel ends, or another stage of the ring is overwritten.\n"
-            "Look at the stage number: it must stay below STAGES (t % STAGES), and the tile's index "
-            "below its size; for dynamic shared memory, at --shared."
+            "Look at the stage number: it must stay below STAGES (t % STAGES), and the tile's "
+            "index below its size; for dynamic shared memory, at --shared."
         )
     else:
         why = (
@@ -385,8 +383,8 @@ def _divergent(case: _Case) -> RunError:
         f"{_sentence(case.lines.where(case.site))}\nWarp {case.warp} of block {_plain(case.block)} "
         f"met barrier {index} on different paths: {met}.\n"
         "All lanes of a warp must reach the same __syncthreads(): what happens otherwise is "
-        "undefined, and a real GPU may hang or let some lanes run ahead into a buffer that is still "
-        "being read.\nMove the barrier out of the if or the loop whose condition differs by thread."
+        "undefined, and a real GPU may hang or let some lanes run ahead into a buffer that is "
+        "still being read.\nMove the barrier out of the if or the loop whose condition differs by thread."
     )
     return DivergentBarrier(message, **case.place())  # type: ignore[arg-type]
 
@@ -422,8 +420,8 @@ def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
         message += f" Meanwhile {_waiting_words(lines, state, others)}."
     message += (
         "\nOn a real GPU the kernel would never return and the notebook would hang.\n"
-        "Look at the loop's condition: does anything in it change what it tests, and can the thread "
-        "that should change it get there? A kernel that is only slow takes a larger step_budget."
+        "Look at the loop's condition: does anything in it change what it tests, and can the "
+        "thread that should change it get there? A kernel that is only slow takes a larger step_budget."
     )
     return StepBudget(message, **case.place())  # type: ignore[arg-type]
 
@@ -652,8 +650,8 @@ def notes(kernel: Kernel, workers: Sequence[Worker], module: Module) -> list[Not
         found.append(
             CopiesLandedEarly(
                 f"{forced:,} asynchronous copies landed earlier than the landing policy says: more "
-                f"were in flight than the simulation has room for. Results are right, but a missing "
-                f"wait may have stayed hidden. Use wider copies (16 bytes) or fewer threads."
+                f"were in flight than the simulation has room for. Results are right, but a "
+                f"missing wait may have stayed hidden. Use wider copies (16 bytes) or fewer threads."
             )
         )
     return found
@@ -667,12 +665,13 @@ def _note(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
         "line": lines.line(site), "thread": thread, "block": block,
         "warp": number // 32, "lane": number % 32,
     }  # fmt: skip
-    who = f"thread {_plain(thread)} of block {_plain(block)} (warp {number // 32}, lane {number % 32})"
+    where = f"(warp {number // 32}, lane {number % 32})"
+    who = f"thread {_plain(thread)} of block {_plain(block)} {where}"
     start = f"{_sentence(lines.where(site))}\n{_sentence(who)}"
     if kind != N_UNINITIALISED:
         message = (
-            f"{start} divides an integer by zero.\nCUDA leaves the result undefined; here it is all "
-            f"ones, as on hardware.\nGuard the division, or the threads that take part in it."
+            f"{start} divides an integer by zero.\nCUDA leaves the result undefined; here it is "
+            f"all ones, as on hardware.\nGuard the division, or the threads that take part in it."
         )
         return DivisionByZero(message, **place)  # type: ignore[arg-type]
     message = (
@@ -683,11 +682,11 @@ def _note(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
         details["copy_line"] = lines.line(copy_site)
         owner = "this thread" if copy_thread == number else f"thread {copy_thread}"
         message += (
-            f"\nThe copy to that place that {owner} issued on {lines.short(copy_site)} has not been "
-            f"waited for: issuing a copy is not completing it. With luck the data is there in time; "
-            f"here it was not.\nLook for the wait between the two lines "
-            f"(__pipeline_wait_prior, cp.async.wait_group), by the thread that issued the copy, and "
-            f"for the barrier after it."
+            f"\nThe copy to that place that {owner} issued on {lines.short(copy_site)} has not "
+            f"been waited for: issuing a copy is not completing it. With luck the data is there in "
+            f"time; here it was not.\nLook for the wait between the two lines "
+            f"(__pipeline_wait_prior, cp.async.wait_group), by the thread that issued the copy, "
+            f"and for the barrier after it."
         )
     else:
         message += (

@@ -158,7 +158,5 @@ def _load(code: bytes) -> Runtime:
     addresses = {name: engine.get_function_address(name) for name in [RUN_CORE, *names]}
     missing = [name for name, address in addresses.items() if not address]
     if missing:
-        raise RuntimeError(
-            f"the compiled runtime lacks {', '.join(missing)}: run make setup again"
-        )
+        raise RuntimeError(f"the compiled runtime lacks {', '.join(missing)}: run make setup again")
     return Runtime(engine, addresses)

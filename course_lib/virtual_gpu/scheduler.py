@@ -237,9 +237,7 @@ def earliest_warp(core, warps, total):
     for candidate in range(total):
         if is_ready(core, candidate, warps):
             block = block_at(core, candidate // warps)
-            clock = load64(
-                load64(block, B_WARPS) + candidate % warps * WARP_BYTES, W_CLOCK
-            )
+            clock = load64(load64(block, B_WARPS) + candidate % warps * WARP_BYTES, W_CLOCK)
             if best < 0 or clock < best_clock:
                 best = candidate
                 best_clock = clock
@@ -305,6 +303,19 @@ def exit_lanes(block, warp, record, exited):
 
 
 @native
+def warps_sharing(core, candidate, until):
+    """Warps that want the same scheduler before cycle `until`, this one among them."""
+    warps = load64(block_at(core, 0), B_WARP_COUNT)
+    sharers = 1
+    for other in range(candidate & 3, warps * load64(core, K_RESIDENT), 4):
+        if other != candidate and is_ready(core, other, warps):
+            block = block_at(core, other // warps)
+            if load64(load64(block, B_WARPS) + other % warps * WARP_BYTES, W_CLOCK) < until:
+                sharers += 1
+    return sharers
+
+
+@native
 def keep_time(core, block, candidate, warp, record, ran):
     """Charge a turn's instructions to the warp's scheduler, and bring its lanes to one clock."""
     start = load64(record, W_CLOCK)
@@ -320,7 +331,8 @@ def keep_time(core, block, candidate, warp, record, ran):
             store64(thread, T_STALL, 0)
     cycles = max(0, latest - start - waited)
     if cycles > 0:
-        latest = max(latest, issue(core, candidate, start, cycles))
+        sharers = warps_sharing(core, candidate, start + cycles)
+        latest = max(latest, issue(core, candidate, start, cycles, sharers))
     store64(record, W_CLOCK, latest)
     for lane in range(32):
         if (ran >> lane) & 1:

@@ -1,4 +1,4 @@
-"""`python -m course_lib.virtual_gpu.warm`: compile the virtual GPU's runtime, once for each machine."""
+"""`python -m course_lib.virtual_gpu.warm`: compile the virtual GPU's runtime for this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ def warm() -> str:
     runtime.load()
     took = time.perf_counter() - start
     done = "was ready, loaded" if ready else "compiled"
-    return (
-        f"virtual GPU: runtime {done} in {took:.1f} s ({runtime.object_path().parent})"
-    )
+    return f"virtual GPU: runtime {done} in {took:.1f} s ({runtime.object_path().parent})"
 
 
 if __name__ == "__main__":
