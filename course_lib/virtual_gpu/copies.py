@@ -8,10 +8,8 @@ moments drawn from the seed (`random`). A thread's copies form a list, oldest fi
 from __future__ import annotations
 
 from course_lib.virtual_gpu.abi import (
-    B_COUNTERS,
     B_SHARED,
     B_VALID,
-    C_COPY_BYTES,
     T_CLOCK,
     T_SITE,
 )
@@ -184,8 +182,6 @@ def rt_copy_async(block, thread, target, source, count, source_count, site, addr
         ready = fetch(core, address, source_count, now, False)
         log_landing(block, thread, target, address, site, now, ready)
         store64(thread, T_CLOCK, now + load64(core, K_COPY_ISSUE_CYCLES))
-        counters = load64(block, B_COUNTERS)
-        store64(counters, C_COPY_BYTES, load64(counters, C_COPY_BYTES) + count)
     policy = load64(core, K_LANDING)
     now_landing = policy == LAND_EARLY or (policy == LAND_RANDOM and draw(core, 2) == 0)
     if now_landing:

@@ -384,7 +384,8 @@ def _divergent(case: _Case) -> RunError:
         f"met barrier {index} on different paths: {met}.\n"
         "All lanes of a warp must reach the same __syncthreads(): what happens otherwise is "
         "undefined, and a real GPU may hang or let some lanes run ahead into a buffer that is "
-        "still being read.\nMove the barrier out of the if or the loop whose condition differs by thread."
+        "still being read.\nMove the barrier out of the if or the loop whose condition "
+        "differs by thread."
     )
     return DivergentBarrier(message, **case.place())  # type: ignore[arg-type]
 
@@ -421,7 +422,8 @@ def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
     message += (
         "\nOn a real GPU the kernel would never return and the notebook would hang.\n"
         "Look at the loop's condition: does anything in it change what it tests, and can the "
-        "thread that should change it get there? A kernel that is only slow takes a larger step_budget."
+        "thread that should change it get there? A kernel that is only slow "
+        "takes a larger step_budget."
     )
     return StepBudget(message, **case.place())  # type: ignore[arg-type]
 
@@ -651,7 +653,8 @@ def notes(kernel: Kernel, workers: Sequence[Worker], module: Module) -> list[Not
             CopiesLandedEarly(
                 f"{forced:,} asynchronous copies landed earlier than the landing policy says: more "
                 f"were in flight than the simulation has room for. Results are right, but a "
-                f"missing wait may have stayed hidden. Use wider copies (16 bytes) or fewer threads."
+                f"missing wait may have stayed hidden. Use wider copies (16 bytes) or "
+                "fewer threads."
             )
         )
     return found
