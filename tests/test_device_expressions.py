@@ -48,7 +48,7 @@ class Case:
     expected: Callable[..., Any]
 
 
-# --- integers: arguments a, b, c (32 bits, unsigned) and p, q (64 bits) ------------------------------
+# --- integers: arguments a, b, c (32 bits, unsigned) and p, q (64 bits) -------------------------
 
 
 def u(expression: str, expected: Callable[..., int]) -> Case:
@@ -105,7 +105,7 @@ def _bytes(value: int, is_signed: bool) -> list[int]:
 
 
 def _dp4a(a: int, b: int, c: int, is_signed: bool) -> int:
-    products = zip(_bytes(a, is_signed), _bytes(b, is_signed))
+    products = zip(_bytes(a, is_signed), _bytes(b, is_signed), strict=False)
     return c + sum(x * y for x, y in products)
 
 
@@ -316,7 +316,7 @@ def test_integers_of_64_bits() -> None:
     check_integers(LONG, "unsigned long long", np.uint64, 64)
 
 
-# --- floats: x, y, z (float32), d, g (float64); NumPy in double is the reference --------------------
+# --- floats: x, y, z (float32), d, g (float64); NumPy in double is the reference ----------------
 
 X = tuple[np.ndarray, ...]
 
@@ -443,7 +443,7 @@ extern "C" __global__ void k(const float* X, const float* Y, const float* Z, con
     assert not wrong, "\n".join(wrong)
 
 
-# --- half types: NumPy's float16 rounds once; bfloat16 is rounded here by hand ----------------------
+# --- half types: NumPy's float16 rounds once; bfloat16 is rounded here by hand ------------------
 
 
 def to_bf16(values: np.ndarray) -> np.ndarray:
@@ -524,7 +524,7 @@ def test_there_are_enough_expressions() -> None:
     assert len(INTEGER) + len(LONG) + len(FLOATING) + len(HALVES) >= 120
 
 
-# --- what the hardware leaves undefined must not hurt the host ---------------------------------------
+# --- what the hardware leaves undefined must not hurt the host ----------------------------------
 
 
 @pytest.mark.parametrize("kind", ["int", "unsigned", "long long"])

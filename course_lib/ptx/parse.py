@@ -94,36 +94,36 @@ class Address:
 
     base: Union[Register, Symbol, Immediate]
     offset: int = 0
-    coordinates: tuple["Operand", ...] = ()
+    coordinates: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
     """``{a, b, ...}``."""
 
-    elements: tuple["Operand", ...]
+    elements: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """``a|b``: two destinations."""
 
-    first: "Operand"
-    second: "Operand"
+    first: Operand
+    second: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Negated:
     """``!p``, or ``-x`` of a register."""
 
-    operand: "Operand"
+    operand: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """``(a, b)`` of a call."""
 
-    elements: tuple["Operand", ...]
+    elements: tuple[Operand, ...]
 
 
 Operand = Union[Register, Special, Immediate, Symbol, Address, Vector, Pair, Negated, Arguments]

@@ -101,7 +101,7 @@ C_SHARED_LOAD_BYTES = 3
 C_SHARED_STORE_BYTES = 4
 C_FLOPS = 5  # an fma counts two, per element of a packed operation
 C_INTEGER_OPS = 6
-C_COPY_BYTES = 7  # bytes that asynchronous copies write
+C_COPY_BYTES = 7  # bytes that asynchronous copies write (counted by the run-time)
 C_COUNT = 16
 
 # --- run-time functions that translated code may call ---------------------------------------

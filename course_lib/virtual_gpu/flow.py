@@ -107,7 +107,7 @@ class FlatKernel:
         return found
 
 
-# --- inlining and placement ----------------------------------------------------------------------
+# --- inlining and placement ---------------------------------------------------------------------
 
 
 def flatten(module: Module, name: str) -> FlatKernel:
@@ -206,7 +206,9 @@ class _Flattener:
             renamed = f"%{prefix}{register.lstrip('%')}"
             self.registers[renamed] = kind
             mapping[register] = Register(renamed)
-        for formal, actual in zip((*function.params, *function.returns), (*arguments, *results)):
+        for formal, actual in zip(
+            (*function.params, *function.returns), (*arguments, *results), strict=False
+        ):
             mapping[formal.name] = actual
         for variable in (*function.local, *function.call_params):
             renamed = prefix + variable.name
@@ -273,7 +275,7 @@ def _renamed_body(
             yield Label(target.name)
             continue
         predicate = item.predicate
-        if predicate in mapping:
+        if predicate is not None and predicate in mapping:
             renamed = mapping[predicate]
             predicate = renamed.name if isinstance(renamed, Register) else predicate
         if item.family == "ret":
@@ -371,7 +373,7 @@ def _initial_value(value: Operand, symbols: Mapping[str, Placed], name: str) -> 
     raise Unsupported(f"the initial value of {name} is of a kind that is not supported")
 
 
-# --- basic blocks and liveness --------------------------------------------------------------------
+# --- basic blocks and liveness ------------------------------------------------------------------
 
 
 def registers_in(operand: Operand) -> Iterable[str]:
@@ -446,7 +448,7 @@ def _find_blocks(kernel: FlatKernel) -> None:
             leaders.update((k, k + 1))
     starts = sorted(k for k in leaders if k < len(kernel.code))
     ends = [*starts[1:], len(kernel.code)]
-    kernel.blocks = [Block(start, end) for start, end in zip(starts, ends)]
+    kernel.blocks = [Block(start, end) for start, end in zip(starts, ends, strict=False)]
     block_at = {block.start: number for number, block in enumerate(kernel.blocks)}
     kernel.labels = {name: block_at[k] for name, k in label_at.items()}
 

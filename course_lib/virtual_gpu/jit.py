@@ -94,7 +94,7 @@ class CompiledKernel:
 
 
 def build(module: Module, name: str, timed: bool = False) -> CompiledKernel:
-    """Translates and compiles kernel ``name``.  Raises ``Unsupported`` by name of what is missing."""
+    """Translates and compiles kernel ``name``.  Raises ``Unsupported`` naming what is missing."""
     with _lock:
         kernel = CompiledKernel(name, module, prepare(module, name))
         kernel.address(timed)

@@ -31,7 +31,6 @@ def copy(e: Builder, i: Instruction) -> None:
         host = e.check_window(address, count, count, abi.ACCESS_READ)
     else:
         host = _checked_part(e, address, read, count)
-    e.count(abi.C_COPY_BYTES, count)
     pointer = e.t(f"ptrtoint ptr {host} to i64")
     e.runtime("rt_copy_async", [offset, pointer, str(count), read, str(e.site), address])
 

@@ -290,7 +290,7 @@ class Builder:
         bits = BITS[kind]
         self.set(operand, self.t(f"bitcast {FLOAT_TYPE[kind]} {value} to i{bits}"), bits)
 
-    # -- cost and scoreboard (timed build) ---------------------------------------------------------
+    # -- cost and scoreboard (timed build) -------------------------------------------------------
 
     def count(self, counter: int, amount: int) -> None:
         if self.timed and amount and not self.free:
@@ -344,10 +344,16 @@ class Builder:
                 self.pending.add(operand.name)
                 self.emit(f"store i64 {ready}, ptr {self.ready_slot(operand.name)}")
 
-    # -- faults ------------------------------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------------
 
     def fail_unless(
-        self, ok: str, code: int, address: str, size: int, alignment: int, access: int
+        self,
+        ok: str,
+        code: int,
+        address: str,
+        size: Union[int, str],
+        alignment: Union[int, str],
+        access: int,
     ) -> None:
         """Leaves with Y_ERROR where ``ok`` is false."""
         good, bad = self.new_label("ok"), self.new_label("bad")
@@ -359,7 +365,7 @@ class Builder:
         self.emit("br label %fault")
         self.label(good)
 
-    # -- memory ------------------------------------------------------------------------------------
+    # -- memory ----------------------------------------------------------------------------------
 
     def space_of(self, address: Address, declared: str) -> str:
         """The state space that an access really goes to, given what its opcode says."""
@@ -514,7 +520,7 @@ class Builder:
         number = _ALIAS.get(space)
         return f", !tbaa !{number}" if number else ""
 
-    # -- leaving the native function ----------------------------------------------------------------
+    # -- leaving the native function -------------------------------------------------------------
 
     def runtime(self, name: str, arguments: Sequence[str], synchronise: bool = True) -> str:
         """Calls a function of the run-time; the clock is in the thread record meanwhile."""
@@ -616,7 +622,7 @@ class Builder:
             taken, skipped = skipped, taken
         self.emit(f"br i1 {condition}, label %{taken}, label %{skipped}")
 
-    # -- helpers for the module text -----------------------------------------------------------------
+    # -- helpers for the module text -------------------------------------------------------------
 
     def helper_text(self) -> str:
         return "\n".join(helpers.TEXT[name] for name in sorted(self.helpers))

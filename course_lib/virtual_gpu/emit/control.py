@@ -85,7 +85,8 @@ def assertion_failed(e: Builder, i: Instruction) -> None:
     arguments = i.operands[2]
     assert isinstance(arguments, Arguments)
     message, file, line, function = (
-        _parameter(e, operand, bits) for operand, bits in zip(arguments.elements, (64, 64, 32, 64))
+        _parameter(e, operand, bits)
+        for operand, bits in zip(arguments.elements, (64, 64, 32, 64), strict=False)
     )
     e.store_thread(abi.T_A5, function)
     e.fail_unless("false", abi.F_ASSERT, message, file, e.resize(line, 32, 64), 0)

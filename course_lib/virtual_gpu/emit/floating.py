@@ -17,8 +17,8 @@ from course_lib.virtual_gpu.emit.integer import (
     select_by_sign,
     write_set,
 )
-from course_lib.virtual_gpu.emit.row import Row
 from course_lib.virtual_gpu.emit.rounding import DIRECTED, round_directed
+from course_lib.virtual_gpu.emit.row import Row
 
 _SUFFIX = {"float": "f32", "double": "f64"}
 _HALF_OF = {"f16x2": "f16", "bf16x2": "bf16"}

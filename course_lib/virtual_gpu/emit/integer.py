@@ -24,7 +24,7 @@ def _extend(e: Builder, value: str, bits: int, wide: int, signed: bool) -> str:
     return e.resize(value, bits, wide, signed)
 
 
-# --- arithmetic -----------------------------------------------------------------------------------
+# --- arithmetic ---------------------------------------------------------------------------------
 
 
 def add_subtract(e: Builder, i: Instruction) -> None:
@@ -182,7 +182,7 @@ def sum_of_absolute_differences(e: Builder, i: Instruction) -> None:
     e.set(i.operands[0], e.t(f"add {t} {e.t(f'sub {t} {high}, {low}')}, {c}"), bits)
 
 
-# --- logic and shifts -----------------------------------------------------------------------------
+# --- logic and shifts ---------------------------------------------------------------------------
 
 
 def logic(e: Builder, i: Instruction) -> None:
@@ -226,7 +226,7 @@ def shift(e: Builder, i: Instruction) -> None:
 
 
 def funnel_shift(e: Builder, i: Instruction) -> None:
-    """shf.l / shf.r on the 64 bits {high, low}: .wrap takes the count modulo 32, .clamp up to 32."""
+    """shf on the 64 bits {high, low}: .wrap takes the count modulo 32, .clamp up to 32."""
     low, high, count = _operands(e, i, 32)
     if "clamp" in i.modifiers:
         count = e.intrinsic("llvm.umin.i32", "i32", [("i32", count), ("i32", "32")])
@@ -286,7 +286,7 @@ def _sum_of_products(e: Builder, a: str, b: str, c: str, table: int) -> str:
     return result
 
 
-# --- bit fields and bytes -------------------------------------------------------------------------
+# --- bit fields and bytes -----------------------------------------------------------------------
 
 
 def count_bits(e: Builder, i: Instruction) -> None:
@@ -432,7 +432,7 @@ def _part(e: Builder, value: str, width: int, index: int, signed: bool) -> str:
     return e.resize(part, width, 32, signed)
 
 
-# --- moves, comparisons, selection ----------------------------------------------------------------
+# --- moves, comparisons, selection --------------------------------------------------------------
 
 
 def move(e: Builder, i: Instruction) -> None:
@@ -441,7 +441,7 @@ def move(e: Builder, i: Instruction) -> None:
     bits = BITS[kind_of(i)]
     if isinstance(source, Vector) and isinstance(target, Vector):
         values = [e.value(item, bits // len(source.elements)) for item in source.elements]
-        for item, value in zip(target.elements, values):
+        for item, value in zip(target.elements, values, strict=False):
             e.set(item, value, bits // len(source.elements))
     elif isinstance(source, Vector):
         e.set(target, _packed_value(e, source, bits), bits)
@@ -472,7 +472,7 @@ def _unpack(e: Builder, target: Vector, value: str, bits: int) -> None:
         e.t(f"trunc i{bits} {e.t(f'lshr i{bits} {value}, {k * width}')} to i{width}")
         for k in range(len(target.elements))
     ]
-    for item, part in zip(target.elements, parts):
+    for item, part in zip(target.elements, parts, strict=False):
         e.set(item, part, width)
 
 

@@ -1,4 +1,4 @@
-"""Joins what the emitters write into the module of one kernel: ``i32 step(ptr thread, ptr block)``."""
+"""Joins what the emitters write into one kernel's ``i32 step(ptr thread, ptr block)``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def prepare(module: Module, name: str) -> FlatKernel:
 
 
 def translate(kernel: FlatKernel, timed: bool) -> Translation:
-    """Writes the IR.  Raises ``Unsupported`` with the opcode's name where there is no row for it."""
+    """Writes the IR.  Raises ``Unsupported`` with the name of an opcode that has no row."""
     builder = Builder(kernel, timed)
     in_flight = _registers_in_flight(kernel) if timed else []
     for number, block in enumerate(kernel.blocks):

@@ -76,7 +76,7 @@ def load(e: Builder, i: Instruction) -> None:
                 + (", !invariant.load !1" if space == "param" else e.alias(space))
             )
         )
-    for element, value in zip(elements, values):
+    for element, value in zip(elements, values, strict=False):
         e.set(element, value, 8 * size, is_signed(kind))
     if ready:
         e.loaded(elements, ready)

@@ -70,7 +70,7 @@ def shuffle(e: Builder, i: Instruction) -> None:
         raise e.unsupported(f"{i.opcode}: only the .sync form is known")
     values = [e.value(operand, 32) for operand in i.operands[1:5]]
     e.store_thread(abi.T_A0, mode)
-    for slot, value in zip((abi.T_A1, abi.T_A2, abi.T_A3, abi.T_A4), values):
+    for slot, value in zip((abi.T_A1, abi.T_A2, abi.T_A3, abi.T_A4), values, strict=False):
         _argument(e, slot, value, 32)
     _yield(e, abi.Y_SHUFFLE, _two_results(i.operands[0], 32))
 
