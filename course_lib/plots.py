@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from course_lib.pipeline_model import PipelineModel
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from course_lib.pipeline_model import PipelineModel
     from course_lib.timeline import Interval, Timeline
 
 WIDTH = 10.0  # inches: the width of a notebook cell
@@ -100,7 +101,7 @@ def draw_timelines(
     window = _window(timeline, tiles)
     panels = [_Panel(timeline, window, warps)]
     if model is not None:
-        modelled = model.timeline() if hasattr(model, "iteration_cycles") else model
+        modelled = model.timeline() if isinstance(model, PipelineModel) else model
         panels.append(_Panel(modelled, window, None))
     lanes = [len(panel.lanes) for panel in panels]
     height = 1.25 + sum(0.36 * count + 0.5 for count in lanes)

@@ -56,7 +56,7 @@ class Profile:
     ``cycles`` is the run's length on one SM; ``wait_cycles`` what an average warp spends waiting,
     of the ``warp_cycles`` that it lives. ``global_bytes``, ``arithmetic`` (integer and floating
     point operations) and ``instructions`` (of warps) are for the whole launch. ``issue_rate`` is
-    warp instructions per cycle of one SM (4 at most). ``None`` stands for what could not be counted.
+    warp instructions per cycle of one SM (4 at most). ``None`` is what could not be counted.
     """
 
     lines: tuple[WaitingLine, ...]
@@ -317,16 +317,16 @@ def _code(text: str, width: int = 56) -> str:
 def _kinds_by_line(kernel: Kernel) -> dict[int, str]:
     """What the instructions of each line do, in words."""
     from course_lib.ptx import probes
+    from course_lib.ptx.parse import Label
 
     found: dict[int, set[str]] = defaultdict(set)
     module = kernel.module
     for function in module.functions.values():
         for item in function.body:
-            opcode = getattr(item, "opcode", None)
-            if opcode is None:
+            if isinstance(item, Label):
                 continue
             line = module.site_of(item).cell_line
-            kind = probes.kind_of(opcode)
+            kind = probes.kind_of(item.opcode)
             if line is not None and kind is not None:
                 found[line].add(kind)
     return {

@@ -785,7 +785,7 @@ def stamps_from_events(
     events: np.ndarray,
     sites: Sequence[Any],
     arrays: Sequence[str],
-    offsets: Sequence[int],
+    offsets: Sequence[int] | np.ndarray,
     problem: Problem,
     landed: Sequence[float | None] | None = None,
 ) -> list[Stamp]:

@@ -125,7 +125,7 @@ class Comparison:
 
         base = self.labels[0]
         ratios = [self.ratio(label, base) for label in self.labels]
-        words = [f"{self.median(base):,.1f} {self.unit}", *map(str, ratios[1:])]
+        words = [f"{self._number(base)}", *map(str, ratios[1:])]
         return plots.draw_ratios(
             self.labels,
             [r.value for r in ratios],
@@ -137,12 +137,16 @@ class Comparison:
             title=title,
         )
 
+    def _number(self, label: str) -> str:
+        digits = 1 if self.device == "gpu" else 0
+        return f"{self.median(label):,.{digits}f} {self.unit}"
+
     def _lines(self) -> list[tuple[str, str, str]]:
         base = self.labels[0]
         lines = []
         for label in self.labels:
             told = "baseline" if label == base else str(self.ratio(label, base))
-            lines.append((label, f"{self.median(label):,.1f} {self.unit}", told))
+            lines.append((label, f"{self._number(label)}", told))
         return lines
 
     def _how(self) -> str:

@@ -1,4 +1,4 @@
-"""Figures: everything drawn is a row of the trace, every figure names its device, greyscale works."""
+"""Figures: what is drawn is a row of the trace, each names its device, greyscale works."""
 
 from __future__ import annotations
 

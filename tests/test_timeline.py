@@ -293,3 +293,61 @@ def test_the_model_has_the_figures_it_was_made_from():
     timeline = PipelineModel(500, 220, 2, 40, 10).timeline()
     assert timeline.load_cycles() == 500 and timeline.compute_cycles() == 220
     assert timeline.mean_iteration() == pytest.approx(500) and timeline.depth() == 1
+
+
+# --- on the virtual GPU
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_traced_kernel_gives_its_ring(stages):
+    from ring_kernel import line_of, problem, ring
+
+    from course_lib.timeline import trace
+
+    timeline = trace(ring(stages), problem(12), device="virtual")
+    assert timeline.stages == stages and timeline.depth() == stages - 1
+    rows = timeline.intervals
+    assert sorted((r.warp, r.tile, r.kind) for r in rows) == sorted(
+        (w, t, k) for w in range(4) for t in range(12) for k in KINDS
+    )
+    assert all(r.stage == r.tile % stages and r.cycles >= 0 for r in rows)
+    assert {r.line for r in rows if r.kind == "wait"} == {line_of("__pipeline_wait_prior")}
+    for row in rows:  # nobody reads before every warp's copy of the tile has landed
+        if row.kind == "read":
+            landed = [r.end for r in rows if r.kind == "load" and r.tile == row.tile]
+            assert len(landed) == 4 and max(landed) <= row.start
+
+
+def test_two_stages_take_less_than_load_and_compute_one_stage_takes_them_all():
+    from ring_kernel import problem, ring
+
+    from course_lib.timeline import trace
+
+    one, two = (trace(ring(s), problem(30), device="virtual") for s in (1, 2))
+    both = one.load_cycles() + one.compute_cycles()
+    assert one.mean_iteration() == pytest.approx(both, rel=0.2)
+    assert two.mean_iteration() < 0.8 * both
+
+
+def test_trace_does_not_change_the_virtual_time():
+    from ring_kernel import problem, ring
+
+    from course_lib.problem_runs import launch_timed
+    from course_lib.timeline import trace
+
+    plain = launch_timed(ring(2), problem(20)).cycles
+    assert trace(ring(2), problem(20), device="virtual").total_cycles() == pytest.approx(
+        plain, rel=0.05
+    )
+
+
+def test_a_kernel_that_fails_has_no_timeline_but_a_reason():
+    from ring_kernel import problem, ring
+
+    from course_lib.problem_runs import DoesNotFinish
+    from course_lib.timeline import trace
+
+    case = problem()
+    case.arguments = lambda kernel, inputs, outputs: [inputs["x"], outputs["out"], 99]
+    with pytest.raises(DoesNotFinish, match="past the end"):
+        trace(ring(2), case, device="virtual")

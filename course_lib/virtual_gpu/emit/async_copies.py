@@ -33,6 +33,7 @@ def copy(e: Builder, i: Instruction) -> None:
         host = _checked_part(e, address, read, count)
     pointer = e.t(f"ptrtoint ptr {host} to i64")
     e.runtime("rt_copy_async", [offset, pointer, str(count), read, str(e.site), address])
+    e.count(abi.C_COPY_BYTES, count)
 
 
 def _source_bytes(e: Builder, i: Instruction, count: int) -> str:
