@@ -52,7 +52,8 @@ class Prediction:
 
 
 def _number(value: float, unit: str) -> str:
-    digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    whole = abs(value) >= 100 or value == int(value)
+    digits = f"{value:,.0f}" if whole else f"{value:.2f}"
     return f"{digits} {unit}".strip()
 
 
