@@ -60,6 +60,7 @@ class Visit:
     complaints: list[str]
     picture: Path
     figure_widths: list[int] = field(default_factory=list)
+    pop_ups: list[str] = field(default_factory=list)
 
     def outputs(self, kind: str) -> list[dict]:
         """All outputs of one type."""
@@ -156,6 +157,7 @@ def visit(notebook: Path, workplace: Path) -> Visit:
         cells = page.evaluate(CELLS)
         seen = Visit(cells, complaints, workplace / f"{notebook.stem}.png")
         show_last_figure(page, seen)
+        seen.pop_ups = page.locator(".Toastify__toast").all_inner_texts()
         browser.close()
     return seen
 
@@ -194,6 +196,7 @@ def test_lesson_03_runs_in_the_browser_and_its_timelines_appear(tmp_path):
     assert timelines and all(figures(cell) for cell in timelines)
     assert seen.figure_widths and min(seen.figure_widths) > 200
     assert not seen.complaints
+    assert not seen.pop_ups
     assert seen.picture.stat().st_size > 20_000
 
 

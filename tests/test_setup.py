@@ -139,6 +139,7 @@ def fake_set_up(monkeypatch, tmp_path):
     monkeypatch.setattr(set_up, "make_venv", lambda: None)
     monkeypatch.setattr(set_up, "site_packages", lambda: str(tmp_path))
     monkeypatch.setattr(set_up, "warm", lambda: None)
+    monkeypatch.setattr(set_up, "settle_jupyter", lambda: None)
     monkeypatch.setattr(
         set_up, "sync", lambda files: notes.append("+".join(Path(file).stem for file in files))
     )

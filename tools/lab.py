@@ -28,7 +28,6 @@ def options(page: str = START_PAGE, browser: bool = True) -> list[str]:
     chosen = [
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url=/lab/tree/{page}",
-        # No pop-ups about news and updates in front of a newcomer.
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--ServerApp.log_level=WARN",

@@ -11,6 +11,7 @@ run finds its stamp and returns at once.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -23,6 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 REQUIREMENTS = os.path.join(ROOT, "requirements")
 STAMP = os.path.join(VENV, "course-stamp")
+NOTIFICATIONS = "@jupyterlab/apputils-extension:notification"
 LEVELS = ("course", "dev")
 PIN = ("pip", "compile", "--quiet", "--universal", "--python-version", "3.11")
 PIN_FORM = ("--generate-hashes", "--no-emit-index-url", "--no-emit-find-links")
@@ -64,6 +66,7 @@ def set_up(level: str, cuda: str) -> None:
     sync(files)
     with open(os.path.join(site_packages(), "course.pth"), "w") as file:
         file.write(ROOT + "\n")  # so that notebooks in any folder can import course_lib
+    settle_jupyter()
     warm()
     write_stamp(wanted)
     print(f"set-up took {time.time() - start:.0f} s; the environment is in {VENV}", flush=True)
@@ -182,6 +185,14 @@ def package_index() -> dict[str, str]:
     answer = subprocess.run(command, capture_output=True, text=True)
     chosen = os.environ.get("PIP_INDEX_URL") or answer.stdout.strip()
     return {"UV_DEFAULT_INDEX": chosen} if chosen else {}
+
+
+def settle_jupyter() -> None:
+    """Keep JupyterLab's questions about news out of a newcomer's way."""
+    folder = os.path.join(VENV, "share", "jupyter", "lab", "settings")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "overrides.json"), "w") as file:
+        json.dump({NOTIFICATIONS: {"fetchNews": "false", "checkForUpdates": False}}, file)
 
 
 def warm() -> None:
