@@ -20,7 +20,7 @@ class Prediction:
 
     @property
     def error(self) -> float | None:
-        """Relative error of the prediction, signed; None if there is none or nothing to divide by."""
+        """Signed relative error; None without a prediction, or with nothing to divide by."""
         if self.predicted is None or self.measured == 0:
             return None
         return self.predicted / self.measured - 1.0
