@@ -16,6 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from course_lib.nvrtc import compile_ptx
 
 PER_KERNEL = 100
 STEP_BUDGET = 200_000
@@ -193,3 +196,47 @@ def test_mutated_ptx_never_crashes_or_hangs(tmp_path: Path) -> None:
     for outcome in ("ran", "reported", "refused"):
         assert outcomes.count(outcome) >= 15, {o: outcomes.count(o) for o in set(outcomes)}
     assert time.monotonic() - start < TIME_LIMIT
+
+
+REFUSED = {
+    "wgmma.fence.sync.aligned;": "wgmma.fence",
+    "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];": "ldmatrix",
+    "mbarrier.init.shared.b64 [%1], 1; mov.b32 %0, 0;": "mbarrier.init",
+    "cp.async.bulk.commit_group;": "cp.async.bulk",
+    "barrier.cluster.arrive.aligned;": "barrier.cluster",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_there_yet_is_refused_by_name_and_line(text: str) -> None:
+    from course_lib.ptx.parse import parse
+    from course_lib.virtual_gpu import jit
+    from course_lib.virtual_gpu.flow import Unsupported
+
+    source = f"""extern "C" __global__ void k(unsigned* x) {{
+  unsigned a = 0;
+  asm volatile("{text}" : "+r"(a) : "r"(0));
+  x[0] = a;
+}}"""
+    module = parse(compile_ptx(source))
+    with pytest.raises(Unsupported) as caught:
+        jit.build(module, "k")
+    assert REFUSED[text] in str(caught.value) and "line 3" in str(caught.value)
+
+
+def test_recursion_and_function_pointers_are_refused() -> None:
+    from course_lib.ptx.parse import parse
+    from course_lib.virtual_gpu import jit
+    from course_lib.virtual_gpu.flow import Unsupported
+
+    recursive = """
+__device__ __noinline__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) * n; }
+extern "C" __global__ void k(int* x) { x[0] = fib(x[1]); }"""
+    pointer = """
+__device__ __noinline__ int one(int n) { return n * n; }
+__device__ __noinline__ int two(int n) { return n + 7; }
+extern "C" __global__ void k(int* x) { int (*f)(int) = x[2] > 3 ? one : two; x[0] = f(x[1]); }"""
+    with pytest.raises(Unsupported, match="fib.*recursion"):
+        jit.build(parse(compile_ptx(recursive)), "k")
+    with pytest.raises(Unsupported, match="function pointer"):
+        jit.build(parse(compile_ptx(pointer)), "k")

@@ -95,10 +95,16 @@ class CompiledKernel:
 
 def build(module: Module, name: str, timed: bool = False) -> CompiledKernel:
     """Translates and compiles kernel ``name``.  Raises ``Unsupported`` naming what is missing."""
-    with _lock:
-        kernel = CompiledKernel(name, module, prepare(module, name))
-        kernel.address(timed)
-        return kernel
+    try:
+        with _lock:
+            kernel = CompiledKernel(name, module, prepare(module, name))
+            kernel.address(timed)
+            return kernel
+    except Unsupported as refusal:
+        line = module.sites[refusal.site].cell_line
+        if line is None:
+            raise
+        raise Unsupported(f"{refusal.reason} (line {line} of your cell)", refusal.site) from None
 
 
 def _compile(flat: FlatKernel, timed: bool) -> tuple[int, int, Any]:

@@ -18,8 +18,9 @@ class Row:
     """``defines`` counts the leading operands that are written.
 
     "memory" means: the first operand, unless it is an address.  ``cost`` is a class of
-    ``abi.ISSUE_COST``, or "typed" where the type of the instruction decides.  ``flops`` and
-    ``integer_ops`` are per element and only counted where the type fits.
+    ``abi.ISSUE_COST``, or "typed" where the type of the instruction decides.  ``operations`` is
+    how many floating or integer operations the profile counts for each element.  ``yields``: the
+    thread leaves to the scheduler, so the instruction is a basic block of its own.
     """
 
     emit: Emitter
