@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -78,6 +79,27 @@ def test_course_lib_declares_only_what_the_environment_pins():
     assert set(project["dependencies"]) <= pins("course").keys()
     assert set(extras["cuda13"]) <= pins("course").keys()
     assert set(extras["cuda12"]) <= pins("cuda12").keys()
+
+
+def third_party_imports(folder: str) -> set[str]:
+    """Top-level names of the packages that a folder's modules import, lazily or not."""
+    names: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names)
+
+
+def test_everything_that_is_imported_is_asked_for():
+    """By name, not as somebody else's dependency: those come and go."""
+    asked = set(re.findall(r"^([a-z][a-z0-9-]*)", requirement_text("common.in"), re.MULTILINE))
+    packages = {"cuda": "cuda-pathfinder", "IPython": "ipykernel", "jupyter_client": "nbclient"}
+    imported = third_party_imports("course_lib") | third_party_imports("tools")
+    imported -= {"course_lib", "tools", "cupy"}
+    assert {packages.get(name, name) for name in imported} <= asked
 
 
 def test_the_two_cudas_never_share_an_environment():
