@@ -240,3 +240,21 @@ extern "C" __global__ void k(int* x) { int (*f)(int) = x[2] > 3 ? one : two; x[0
         jit.build(parse(compile_ptx(recursive)), "k")
     with pytest.raises(Unsupported, match="function pointer"):
         jit.build(parse(compile_ptx(pointer)), "k")
+
+
+@pytest.mark.parametrize("space", ["local", "shared"])
+def test_a_global_access_to_another_window_is_a_fault_and_no_crash(space: str) -> None:
+    """``ld.global`` of a generic address that lies in local or shared memory."""
+    from course_lib.kernel import compile_kernel
+    from course_lib.virtual_gpu.launch import launch
+
+    declared = {"local": "volatile unsigned v[8];", "shared": "__shared__ unsigned v[8];"}[space]
+    source = f"""extern "C" __global__ void k(unsigned* x) {{
+  {declared}
+  v[x[0]] = 3;
+  unsigned r;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(&v[x[0]]) : "memory");
+  x[0] = r + v[x[1]];
+}}"""
+    result = launch(compile_kernel(source, name="k", threads=1), (1,), [np.zeros(2, np.uint32)])
+    assert not result.ok and result.errors[0].line == 5

@@ -60,11 +60,8 @@ def _checked_part(e: Builder, address: str, read: str, count: int) -> str:
     The table entry of window 0 has no bytes, so an ignored source is sent to the shared window.
     """
     none = e.t(f"icmp eq i64 {read}, 0")
-    window = e.t(f"lshr i64 {address}, {abi.WINDOW_SHIFT}")
     offset = e.t(f"and i64 {address}, {abi.WINDOW_MASK}")
-    inside = e.t(f"icmp ult i64 {window}, %windows")
-    index = e.t(f"select i1 {inside}, i64 {window}, i64 0")
-    entry = e.t(f"getelementptr i64, ptr %table, i64 {e.t(f'shl i64 {index}, 1')}")
+    entry = e.table_entry(address, generic=False)
     host = e.t(f"load ptr, ptr {entry}, !invariant.load !1")
     bound = e.t(f"load i64, ptr {e.t(f'getelementptr i64, ptr {entry}, i64 1')}")
     ok = e.t(f"icmp ule i64 {e.t(f'add i64 {offset}, {read}')}, {bound}")

@@ -420,16 +420,27 @@ class Builder:
         low = self.t(f"and i64 {address}, {alignment - 1}")
         return self.t(f"and i1 {ok}, {self.t(f'icmp eq i64 {low}, 0')}")
 
-    def check_window(self, address: str, size: int, alignment: int, access: int) -> str:
-        """Checks a windowed address and returns the host pointer of its byte.
+    def table_entry(self, address: str, generic: bool) -> str:
+        """Pointer to the table entry of an address's window; that of null for an unknown one.
 
-        The local window has no base of its own in the table: ``%local`` is this thread's.
+        Only a generic access may go to the shared and local windows: the local one has no base of
+        its own in the table, because ``%local`` is this thread's.
         """
         window = self.t(f"lshr i64 {address}, {abi.WINDOW_SHIFT}")
-        offset = self.t(f"and i64 {address}, {abi.WINDOW_MASK}")
-        inside = self.t(f"icmp ult i64 {window}, %windows")
+        if generic:
+            inside = self.t(f"icmp ult i64 {window}, %windows")
+        else:
+            above = self.t(f"sub i64 {window}, {abi.WINDOW_PARAMETERS}")
+            inside = self.t(f"icmp ult i64 {above}, %global_windows")
         index = self.t(f"select i1 {inside}, i64 {window}, i64 0")
-        entry = self.t(f"getelementptr i64, ptr %table, i64 {self.t(f'shl i64 {index}, 1')}")
+        return self.t(f"getelementptr i64, ptr %table, i64 {self.t(f'shl i64 {index}, 1')}")
+
+    def check_window(
+        self, address: str, size: int, alignment: int, access: int, generic: bool = False
+    ) -> str:
+        """Checks a windowed address and returns the host pointer of its byte."""
+        offset = self.t(f"and i64 {address}, {abi.WINDOW_MASK}")
+        entry = self.table_entry(address, generic)
         host = self.t(f"load ptr, ptr {entry}, !invariant.load !1")
         size_slot = self.t(f"getelementptr i64, ptr {entry}, i64 1")
         bound = self.t(f"load i64, ptr {size_slot}, !invariant.load !1")
@@ -462,7 +473,7 @@ class Builder:
                 self.track_shared(offset, size, access)
             return self.t(f"getelementptr i8, ptr %{space}, i64 {offset}"), space, offset
         value = self.address_64(address)
-        host = self.check_window(value, size, alignment, access)
+        host = self.check_window(value, size, alignment, access, space == "")
         if space == "":
             host = self.generic_pointer(value, host, size, access)
         return host, space, value

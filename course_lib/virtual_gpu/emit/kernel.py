@@ -186,6 +186,7 @@ def _emit_entry(e: Builder, body: list[str]) -> None:
     numbers = {**_NUMBERS, **({"shared_latency": abi.B_SHARED_LATENCY} if e.timed else {})}
     for name, slot in numbers.items():
         _load_constant(e, name, slot, "i64")
+    e.emit(f"%global_windows = sub i64 %windows, {abi.WINDOW_PARAMETERS}")
     thread = e.load_thread(abi.T_THREAD)
     e.emit(f"%local_offset = mul i64 {thread}, {e.kernel.local_bytes}")
     e.emit("%local = getelementptr i8, ptr %local_base, i64 %local_offset")
