@@ -152,8 +152,6 @@ class _Panel:
         consumers = sorted({row.warp for _, row in shown if row.kind == "read"})
         producers = sorted({row.warp for _, row in shown if row.kind == "load"})
         self.warps = list(warps) if warps is not None else (consumers[:1] or producers[:1])
-        loaders = [w for w in self.warps if w in producers] or producers
-        self.loader = loaders[0] if loaders else None
         self.rows = [(n, row) for n, row in shown if self._wanted(row)]
         self.origin = self._origin(window)
         stages = sorted({row.stage for _, row in self.rows if row.kind == "load"})
@@ -168,7 +166,8 @@ class _Panel:
         self.extent = (min(starts, default=0.0), max(ends, default=1.0))
 
     def _wanted(self, row: Interval) -> bool:
-        return row.warp == self.loader if row.kind == "load" else row.warp in self.warps
+        # Every warp brings a part of the tile, so the bar in a stage's lane is all their loads.
+        return row.kind == "load" or row.warp in self.warps
 
     def _origin(self, window: tuple[int, int]) -> float:
         """Time 0: the first event, or the read of the first tile shown where that is later."""
@@ -187,6 +186,8 @@ class _Panel:
         self._widths = max(self.extent[1] - self.extent[0], 1.0)
         for number, row in self.rows:
             self._bar(axes, number, row)
+        for (_, tile, lane), rows in self._groups().items():
+            self._number(axes, tile, lane, rows)
         names = [f"stage {k}" if what == "stage" else f"warp {k}" for what, k in self.lanes]
         if self.timeline.device == "model":
             names = [n if n.startswith("stage") else "block" for n in names]
@@ -207,18 +208,32 @@ class _Panel:
         lane = self._lane(row)
         bar = Rectangle(
             (row.start - self.origin, lane - height / 2), row.cycles, height,
-            facecolor=style.face, edgecolor=style.edge, hatch=style.hatch, linewidth=0.8,
+            facecolor=style.face, edgecolor=style.edge, hatch=style.hatch,
+            linewidth=0.0 if row.kind == "load" else 0.8,
             zorder={"wait": 2, "load": 2, "read": 3, "reuse": 4}[row.kind],
         )  # fmt: skip
         bar.set_gid(f"row:{number}")
         axes.add_patch(bar)
-        if row.kind == "reuse" or row.cycles < 0.022 * self._widths:
+
+    def _groups(self) -> dict[tuple[str, int, int], list[Interval]]:
+        """Rows that look like one bar: one kind, one tile, one lane."""
+        groups: dict[tuple[str, int, int], list[Interval]] = {}
+        for _, row in self.rows:
+            if row.kind != "reuse":
+                groups.setdefault((row.kind, row.tile, self._lane(row)), []).append(row)
+        return groups
+
+    def _number(self, axes: Axes, tile: int, lane: int, rows: Sequence[Interval]) -> None:
+        """The tile's number in its bar, where there is room."""
+        start, end = min(row.start for row in rows), max(row.end for row in rows)
+        if end - start < 0.022 * self._widths:
             return
-        middle = row.start - self.origin + row.cycles / 2
+        style = STYLES[rows[0].kind]
         box = {"boxstyle": "round,pad=0.12", "facecolor": style.face, "edgecolor": "none"}
         axes.text(
-            middle, lane, str(row.tile), ha="center", va="center", fontsize=8.5,
-            color=style.text, zorder=5, bbox=box if style.hatch else None, clip_on=True,
+            (start + end) / 2 - self.origin, lane, str(tile), ha="center", va="center",
+            fontsize=8.5, color=style.text, zorder=5, bbox=box if style.hatch else None,
+            clip_on=True,
         )  # fmt: skip
 
 

@@ -776,9 +776,43 @@ def _timeline(
     kernel: Any, problem: Any, stamps: Sequence[Stamp], device: str, label: str
 ) -> Timeline:
     rows, stages = rebuild(stamps, dense=problem.dense_tiles, tile_bytes=problem.tile_bytes())
+    if device == "virtual":
+        rows = charge_contention(rows)
     origin = min((row.start for row in rows), default=0.0)
     rows = [row._replace(start=row.start - origin, end=row.end - origin) for row in rows]
     return Timeline(rows, device, label, stages, kernel_name=kernel.name)
+
+
+def charge_contention(
+    rows: Sequence[Interval], barrier_cycles: float | None = None
+) -> list[Interval]:
+    """Move time that warps spend sharing issue slots from a barrier to the compute before it.
+
+    The virtual clock adds this time where a warp next stops, which is the barrier at the end of its
+    reads; stamps in between don't see it. The last warp passes a barrier in ``barrier_cycles``, so
+    what even the shortest stay at a reuse edge takes beyond that was computing.
+    """
+    from course_lib.virtual_gpu.machine import H200
+
+    cost = H200.barrier_cycles if barrier_cycles is None else barrier_cycles
+    edges: dict[tuple[int, int], list[Interval]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "reuse":
+            edges[row.block, row.tile].append(row)
+    excess = {key: min(row.cycles for row in found) - cost for key, found in edges.items()}
+    starts = {(row.block, row.warp, row.tile): row.start for row in rows if row.kind == "reuse"}
+    ends = {(row.block, row.warp, row.tile): row.end for row in rows if row.kind == "read"}
+    moved = []
+    for row in rows:
+        key = row.block, row.warp, row.tile
+        late = max(0.0, excess.get((row.block, row.tile), 0.0))
+        if late and key in ends and starts.get(key) == ends[key]:
+            if row.kind == "read":
+                row = row._replace(end=row.end + late)
+            elif row.kind == "reuse":
+                row = row._replace(start=row.start + late)
+        moved.append(row)
+    return moved
 
 
 def stamps_from_events(

@@ -128,3 +128,25 @@ def test_a_figure_shows_itself_in_a_notebook():
 
     image = Image.open(io.BytesIO(measured().plot()._repr_png_()))
     assert image.size[0] == 1100
+
+
+def test_a_stage_lane_shows_the_loads_of_every_warp_and_a_warp_lane_its_own_rows():
+    one = measured()
+    rows = [
+        row._replace(warp=warp, start=row.start + warp, end=row.end + 9 * warp)
+        for row in one.intervals
+        for warp in range(3)
+    ]
+    timeline = replace(one, intervals=rows)
+    axes = timeline.plot(tiles=12).axes[0]
+    drawn = {int(bar.get_gid().split(":")[1]) for bar in bars(axes)}
+    wanted = {
+        number
+        for number, row in enumerate(timeline.intervals)
+        if row.kind == "load" or row.warp == 0
+    }
+    assert drawn == wanted
+    check_bars(axes, timeline, timeline.intervals[0])
+    both = timeline.plot(tiles=12, warps=[0, 2]).axes[0]
+    names = [label.get_text() for label in both.get_yticklabels()]
+    assert names == ["stage 0", "stage 1", "warp 0", "warp 2"]

@@ -295,6 +295,29 @@ def test_the_model_has_the_figures_it_was_made_from():
     assert timeline.mean_iteration() == pytest.approx(500) and timeline.depth() == 1
 
 
+def test_shared_issue_slots_are_compute_and_not_barrier():
+    from course_lib.timeline import charge_contention
+
+    stamps = []
+    for w, stay in enumerate((620, 900)):
+        warp = Warp(w)
+        warp.copy(0, 0)
+        warp.wait(50)
+        warp.read(0, 100)
+        warp("barrier", 0, 0, 43)
+        warp("barrier", 1, stay, 43)
+        stamps += warp.stamps
+    before, _ = build(stamps)
+    after = charge_contention(before, barrier_cycles=20)
+    old, new = ({(r.warp, r.kind): r for r in rows} for rows in (before, after))
+    for w in range(2):
+        assert new[w, "read"].cycles == old[w, "read"].cycles + 600
+        assert new[w, "reuse"].start == new[w, "read"].end
+        assert new[w, "reuse"].end == old[w, "reuse"].end
+        assert new[w, "load"] == old[w, "load"] and new[w, "wait"] == old[w, "wait"]
+    assert charge_contention(after, barrier_cycles=20) == after
+
+
 # --- on the virtual GPU
 
 
