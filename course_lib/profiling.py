@@ -304,7 +304,15 @@ def _table(kernel: Kernel, waits: Mapping[int | None, float]) -> tuple[WaitingLi
         if line is None or cycles <= 0 or cycles < 0.002 * total:
             continue
         text = source[line - 1].strip() if 0 < line <= len(source) else ""
-        rows.append(WaitingLine(line, text, kinds.get(line, "other"), cycles, cycles / total))
+        rows.append(
+            WaitingLine(
+                line,
+                text,
+                kinds.get(line, "needs a value that is on its way"),
+                cycles,
+                cycles / total,
+            )
+        )
     return tuple(sorted(rows, key=lambda row: -row.wait_cycles))
 
 
