@@ -364,6 +364,7 @@ extern "C" __global__ void copies(const int* x, int* out, int groups) {
   int all = 0;
   for (int k = 0; k < 128; k++) all += box[k * 32 + lane];
   out[32 + lane] = all;
+  __syncwarp();
   __pipeline_memcpy_async(&box[lane * 4], x, 16, 4 * (lane % 4));
   __pipeline_commit();
   __pipeline_wait_prior(0);

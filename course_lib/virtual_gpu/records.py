@@ -111,6 +111,7 @@ K_NOTES_CAPACITY = 36
 K_FORCED_LANDINGS = 37  # copies that landed early because the pool was full
 K_BLOCK_CYCLES = 38  # address of (start, end) clocks by position in the queue, 0 = do not log
 K_SMEM_CYCLES = 39
+K_SPINS = 38  # turns in a row in which a warp only used up its fuel
 K_SLOTS = 64
 
 ORDERS = {"round_robin": 0, "one_last": 1, "one_first": 2, "random": 3, "timed": 4}

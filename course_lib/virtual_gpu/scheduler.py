@@ -78,6 +78,7 @@ from course_lib.virtual_gpu.records import (
     K_QUEUE_LENGTH,
     K_QUEUE_NEXT,
     K_RESIDENT,
+    K_SPINS,
     K_STEP_BUDGET,
     K_STOP,
     K_TIMED,
@@ -206,16 +207,17 @@ def choose_warp(core):
     if order == RANDOM_ORDER:
         return following_warp(core, warps, total, draw(core, total), -1)
     last = load64(core, K_LAST_WARP)
-    if order == ONE_FIRST or order == ONE_LAST:
-        victim = load64(core, K_VICTIM) % warps
-        if order == ONE_FIRST:
-            for slot in range(load64(core, K_RESIDENT)):
-                if is_ready(core, slot * warps + victim, warps):
-                    return slot * warps + victim
-        else:
-            found = following_warp(core, warps, total, last, victim)
-            if found >= 0:
-                return found
+    victim = load64(core, K_VICTIM) % warps
+    spins = load64(core, K_SPINS)
+    # Whoever spins may wait for a warp that the order holds back: then everyone has a turn.
+    if order == ONE_FIRST and spins == 0:
+        for slot in range(load64(core, K_RESIDENT)):
+            if is_ready(core, slot * warps + victim, warps):
+                return slot * warps + victim
+    if order == ONE_LAST and spins < total:
+        found = following_warp(core, warps, total, last, victim)
+        if found >= 0:
+            return found
     return following_warp(core, warps, total, last, -1)
 
 
@@ -251,6 +253,7 @@ def earliest_warp(core, warps, total):
 def run_lanes(core, block, warp, record):
     """Run each ready lane until it yields, and sort the lanes by their reason; DONE or FAULT."""
     ready = load64(record, W_READY)
+    started = ready
     store64(record, W_READY, 0)
     step = load64(block, B_STEP)
     stride = load64(block, B_THREAD_BYTES)
@@ -282,6 +285,7 @@ def run_lanes(core, block, warp, record):
         thread += stride
         lane += 1
     store64(record, W_READY, load64(record, W_READY) | again)
+    store64(core, K_SPINS, load64(core, K_SPINS) + 1 if again == started else 0)
     store64(record, W_COLLECTIVE, load64(record, W_COLLECTIVE) | collective)
     store64(block, B_STEPS_LEFT, load64(block, B_STEPS_LEFT) - spent)
     if exited != 0:
@@ -399,6 +403,7 @@ def run_core(core):
     store64(core, K_QUEUE_NEXT, 0)
     store64(core, K_LIVE_BLOCKS, 0)
     store64(core, K_LAST_WARP, -1)
+    store64(core, K_SPINS, 0)
     store64(core, K_CYCLES, 0)
     if load64(core, K_TIMED) != 0:
         clear_core_clock(core)
