@@ -45,6 +45,7 @@ from course_lib.virtual_gpu.records import (
     T_COPY_FIRST,
     T_COPY_GROUP,
     T_COPY_LAST,
+    T_WAIT_SITE,
 )
 
 
@@ -213,5 +214,6 @@ def rt_copy_wait(block, thread, allowed, site):
         copy = load64(thread, T_COPY_FIRST)
     if ready != 0:
         store64(thread, T_SITE, site)
+        store64(thread, T_WAIT_SITE, site)
         stall_until(block, thread, ready)
     return 0

@@ -14,6 +14,7 @@ T_REASON = T_RUNTIME + 0  # why the thread yielded last (Y_*)
 T_COPY_FIRST = T_RUNTIME + 1  # address of its oldest copy in flight, 0 = none
 T_COPY_LAST = T_RUNTIME + 2
 T_COPY_GROUP = T_RUNTIME + 3  # number of the group that is open for new copies
+T_WAIT_SITE = T_RUNTIME + 4  # where the thread waited for copies in this turn, -1 = nowhere
 
 # --- block record, slots of the runtime -----------------------------------------------------
 B_CORE = B_RUNTIME + 0  # address of the core record

@@ -38,7 +38,7 @@ from course_lib.virtual_gpu.barriers import (
     clear_barriers,
     complete_barriers,
 )
-from course_lib.virtual_gpu.clock import clear_core_clock, issue
+from course_lib.virtual_gpu.clock import charge, clear_core_clock, issue
 from course_lib.virtual_gpu.collectives import complete_collectives
 from course_lib.virtual_gpu.copies import draw, forget_copies, land_some
 from course_lib.virtual_gpu.raw import call_step, fill_bytes, load64, native, store64
@@ -94,6 +94,7 @@ from course_lib.virtual_gpu.records import (
     T_COPY_GROUP,
     T_COPY_LAST,
     T_REASON,
+    T_WAIT_SITE,
     TIMED_ORDER,
     W_BARRIER,
     W_CLOCK,
@@ -144,6 +145,7 @@ def start_threads(core, block, clock):
         store64(thread, T_CLOCK, clock)
         store64(thread, T_STALL, 0)
         store64(thread, T_FUEL, load64(core, K_FUEL))
+        store64(thread, T_WAIT_SITE, -1)
         store64(thread, T_COPY_FIRST, 0)
         store64(thread, T_COPY_LAST, 0)
         store64(thread, T_COPY_GROUP, 0)
@@ -320,6 +322,18 @@ def warps_sharing(core, candidate, until):
 
 
 @native
+def wait_for_slowest_lane(block, first, ran, latest):
+    """A warp goes on when the last of its lanes' copies has landed: the others wait as long."""
+    for lane in range(32):
+        if (ran >> lane) & 1:
+            thread = first + lane * load64(block, B_THREAD_BYTES)
+            site = load64(thread, T_WAIT_SITE)
+            if site >= 0:
+                charge(block, site, latest - load64(thread, T_CLOCK))
+                store64(thread, T_WAIT_SITE, -1)
+
+
+@native
 def keep_time(core, block, candidate, warp, record, ran):
     """Charge a turn's instructions to the warp's scheduler, and bring its lanes to one clock."""
     start = load64(record, W_CLOCK)
@@ -333,6 +347,7 @@ def keep_time(core, block, candidate, warp, record, ran):
             latest = max(latest, load64(thread, T_CLOCK))
             waited = max(waited, load64(thread, T_STALL))
             store64(thread, T_STALL, 0)
+    wait_for_slowest_lane(block, first, ran, latest)
     cycles = max(0, latest - start - waited)
     if cycles > 0:
         sharers = warps_sharing(core, candidate, start + cycles)
