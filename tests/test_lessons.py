@@ -150,10 +150,12 @@ def test_an_unguarded_prologue_reads_past_the_end_with_one_tile_only():
     assert f"Line {line}:" in str(verdict)
 
 
-def test_register_prefetch_costs_registers():
-    early = kernel("03_two_buffers", "two_arrays", WORK=24)
-    late = kernel("03_two_buffers", "two_arrays", WORK=24, STORE_EARLY=0)
-    assert late.resources.registers > early.resources.registers
+def test_register_prefetch_costs_registers_where_the_compiler_is_sparing():
+    early, late = (
+        kernel("03_two_buffers", "two_arrays", WORK=24, STORE_EARLY=early, BLOCKS=8).resources
+        for early in (1, 0)
+    )
+    assert (late.registers, late.spill_bytes) > (early.registers, early.spill_bytes)
 
 
 def test_two_buffers_take_twice_the_shared_memory_and_no_more():
