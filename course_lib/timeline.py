@@ -8,7 +8,7 @@ load      from the first copy instruction of a tile to the tile's landing. A rea
           when a copy lands: there the interval ends with the wait for that tile, so it says *landed
           by*. For plain loads through registers it ends when the value is stored to shared memory.
 wait      from where the warp starts waiting for a tile (a wait on copies, a store of loaded values,
-          the barrier that follows) to where it may read it
+          the barrier that follows) to its first read, or to the next load where that comes first
 read      from the first read of the tile in shared memory to the next point of synchronisation:
           the compute phase
 reuse     the barrier (or arrival) after the reads: the edge after which the stage may be reused
@@ -131,10 +131,12 @@ class Timeline:
     def load_cycles(self) -> float:
         """L: from a tile's first copy to its being there for the whole block, in the steady state.
 
-        Take it from a kernel with one buffer: with more, a real GPU shows only when the kernel
-        *noticed* that the tile had landed.
+        With one buffer it ends where the block may read: after the wait and the barrier behind it,
+        so that L + C is the iteration but for the reuse edge. Take L from such a kernel: with more
+        stages a real GPU shows only when the kernel *noticed* that a tile had landed, and the
+        virtual one gives the landing itself.
         """
-        return self._span("load")
+        return self._span("load", "wait" if self.stages == 1 else "load")
 
     def compute_cycles(self) -> float:
         """C: from the block's first read of a tile to its last, in the steady state."""
@@ -190,9 +192,10 @@ class Timeline:
                 found[row.tile].append(getattr(row, end))
         return {tile: choose(found[tile]) for tile in sorted(found)}
 
-    def _span(self, kind: str) -> float:
+    def _span(self, kind: str, until: str | None = None) -> float:
+        """Mean cycles per tile from the first start of ``kind`` to the last end of ``until``."""
         start = self._by_tile(kind, min, "start")
-        end = self._by_tile(kind, max, "end")
+        end = self._by_tile(kind, max, "end") | self._by_tile(until or kind, max, "end")
         steady = [tile for tile in start if tile in self._steady()] or list(start)
         return float(np.mean([end[tile] - start[tile] for tile in steady])) if steady else 0.0
 
@@ -583,27 +586,31 @@ def _tile_in_stage(read: _Read, own: Sequence[_Load], everyone: Sequence[_Load])
 
 def _rows(warps: Sequence[_Warp]) -> list[Interval]:
     rows: list[Interval] = []
-    ready: dict[tuple[int | None, int], float] = {}  # (warp or None for the first, tile) -> time
+    waits: dict[tuple[int | None, int], Interval] = {}  # (warp, or None for the first; tile)
     for warp in warps:
         for row in _consumer_rows(warp):
             rows.append(row)
             if row.kind == "wait":
-                ready[warp.warp, row.tile] = row.end
-                ready[None, row.tile] = min(row.end, ready.get((None, row.tile), row.end))
+                waits[warp.warp, row.tile] = row
+                first = waits.get((None, row.tile), row)
+                waits[None, row.tile] = min(row, first, key=lambda wait: wait.end)
     for warp in warps:
-        rows += _load_rows(warp, ready)
+        rows += _load_rows(warp, waits)
     return rows
 
 
-def _load_rows(warp: _Warp, ready: dict[tuple[int | None, int], float]) -> list[Interval]:
+def _load_rows(warp: _Warp, waits: dict[tuple[int | None, int], Interval]) -> list[Interval]:
     """One row per tile: A's and B's panels of one K step are one tile."""
     merged: dict[int, Interval] = {}
     for load in warp.loads:
+        wait = waits.get((warp.warp, load.tile), waits.get((None, load.tile)))
         end = load.end
         if end is None:
-            end = ready.get((warp.warp, load.tile), ready.get((None, load.tile)))
-        if end is None:
-            continue  # nobody ever waited for it: when it landed is not known
+            if wait is None:
+                continue  # nobody ever waited for it: when it landed is not known
+            end = wait.end
+        elif load.synchronous and wait is not None and wait.start <= end <= wait.end:
+            end = wait.end  # its store began the wait that the barrier behind it completes
         row = Interval(
             warp.block, warp.warp, "load", load.tile, load.stage, load.start,
             max(end, load.start), load.line,
@@ -632,7 +639,7 @@ def _consumer_rows(warp: _Warp) -> list[Interval]:
         waits = _last_wait(waits)
         if waits:
             waiting = next((s for s in waits if s.kind != "barrier"), waits[-1])
-            row("wait", waits[0].start, waits[-1].end, waiting.line)
+            row("wait", waits[0].start, _ready(warp, waits[-1], read), waiting.line)
         row("read", read.start, read.end or read.start, read.line)
         after = [s for s in warp.syncs if s.position > read.position]
         if number + 1 < len(warp.reads):
@@ -643,6 +650,16 @@ def _consumer_rows(warp: _Warp) -> list[Interval]:
             if edge is after[0]:
                 taken = edge.position
     return rows
+
+
+def _ready(warp: _Warp, last: _Sync, read: _Read) -> float:
+    """Where waiting ends: with the first read, or with a load that is issued before it.
+
+    That may be later than the stamp behind the last barrier: on hardware the clock can be read
+    before the barrier has let the warp go on.
+    """
+    between = (x.start for x in warp.loads if last.position < x.position < read.position)
+    return max(last.end, min(between, default=read.start))
 
 
 def _last_wait(syncs: list[_Sync]) -> list[_Sync]:
