@@ -132,6 +132,28 @@ def test_a_python_without_venv_names_the_package_to_install(monkeypatch, tmp_pat
         set_up.make_venv()
 
 
+def test_an_environment_left_without_pip_is_completed_later(monkeypatch, tmp_path):
+    """Debian without python3-venv leaves half an environment; with the package, it goes on."""
+    monkeypatch.setattr(set_up, "VENV", str(tmp_path / ".venv"))
+    monkeypatch.setattr(set_up, "STAMP", str(tmp_path / ".venv" / "stamp"))
+    asked: list[list[str]] = []
+    really_run = set_up.run
+
+    def run(command: list[str], hint: str = "") -> None:
+        asked.append(command[1:3])
+        if "install" not in command:
+            really_run(command, hint)
+
+    monkeypatch.setattr(set_up, "run", run)
+    monkeypatch.setattr(set_up, "has_module", lambda name: name == "venv")
+    monkeypatch.setattr(set_up.shutil, "which", lambda name: None)
+    with pytest.raises(set_up.Missing, match="sudo apt install"):
+        set_up.make_venv()
+    monkeypatch.setattr(set_up, "has_module", lambda name: name != "pip")
+    set_up.make_venv()
+    assert asked == [["-m", "venv"], ["-m", "ensurepip"], ["-m", "pip"]]
+
+
 def test_a_step_that_fails_becomes_a_sentence():
     with pytest.raises(set_up.Missing, match="failed with the words above. Look here"):
         set_up.run([sys.executable, "-c", "raise SystemExit(3)"], "Look here.")

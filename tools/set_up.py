@@ -155,6 +155,8 @@ def make_venv() -> None:
 
 def install_uv() -> None:
     """Install the pinned uv with whatever pip there is."""
+    if has_module("ensurepip") and not works([python_of_venv(), "-m", "pip", "--version"]):
+        run([python_of_venv(), "-m", "ensurepip", "--default-pip"])
     pinned = ["install", "--quiet", "--require-hashes", "-r", os.path.join(REQUIREMENTS, "uv.txt")]
     if works([python_of_venv(), "-m", "pip", "--version"]):
         run([python_of_venv(), "-m", "pip", *pinned], hint=network_hint())
