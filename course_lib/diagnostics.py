@@ -129,7 +129,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
         (
             "a static __shared__ array may have 48 KB in all. Make it dynamic: declare "
             "`extern __shared__ __align__(128) unsigned char shared[];` and give its size with "
-            "`--shared BYTES` on the %%cuda line (for example `--shared STAGES*49152`)."
+            "`--shared BYTES` on the %%cuda line; BYTES may use the kernel's defines."
         ),
     ),
     (

@@ -135,7 +135,9 @@ class _Evaluator:
         elif name in self.constants:
             found = self.constants[name]
         else:
-            known = ", ".join(dict.fromkeys([*self.defines, *self.constants])) or "none"
+            # Constants are written in capitals; the loop counters of the source would be noise.
+            capitals = [constant for constant in self.constants if constant.isupper()]
+            known = ", ".join(dict.fromkeys([*self.defines, *capitals])) or "none"
             raise ExpressionError(
                 f"nothing defines `{name}` (known names: {known}): give it as `-D{name}=...`"
             )

@@ -6,6 +6,8 @@ defines, so that `kernel.variant(STAGES=4)` also asks for four stages' worth of 
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -97,8 +99,11 @@ class Kernel:
     def variant(self, **defines: object) -> Kernel:
         """The same source with other defines, compiled: `ring.variant(STAGES=4)`.
 
-        Raises CompileError like `compile_kernel`.
+        Raises CompileError like `compile_kernel`, and for a name that the source never mentions:
+        such a variant would be the same kernel under another name.
         """
+        for name in defines:
+            self._check_define(name)
         return compile_kernel(
             self.source,
             self.name,
@@ -109,6 +114,20 @@ class Kernel:
             cluster=self.shape.cluster,
             options=self.options,
             arch=self.arch,
+        )
+
+    def _check_define(self, name: str) -> None:
+        sizes = (self.shape.threads, self.shape.shared, *(self.shape.tile or ()))
+        mentioned = " ".join([self.source, *map(str, sizes)])
+        words = set(re.findall(r"[A-Za-z_]\w*", mentioned))
+        if name in words:
+            return
+        close = difflib.get_close_matches(name, sorted(words), n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "use the name in the source first."
+        raise CompileError(
+            [error(f"`{name}` does not occur in the source, so setting it changes nothing", hint)],
+            self.source,
+            f"This is no variant of `{self.name}`.",
         )
 
     # --- what the compiler made ------------------------------------------------------------------
@@ -279,9 +298,8 @@ def _check_shared(kernel: Kernel) -> None:
         return
     line, column = shared_line(kernel.source)
     words = f"uses too much shared data: {size / KB:g} KB static, 48 KB allowed"
-    raise CompileError(
-        [error(f"`{kernel.name}` {words}", hint_for(words), line, column)], kernel.source
-    )
+    hint = f"{hint_for(words)} Here that is `--shared {size}`."
+    raise CompileError([error(f"`{kernel.name}` {words}", hint, line, column)], kernel.source)
 
 
 def _check_shape(kernel: Kernel) -> None:

@@ -44,6 +44,30 @@ def test_shape_follows_the_defines():
     assert deep.blocks_per_sm().limited_by == "shared memory"
 
 
+def test_a_variant_of_an_unknown_name_is_an_error_and_not_the_same_kernel():
+    with pytest.raises(CompileError) as caught:
+        ring().variant(STAGE=4)
+    assert "`STAGE` does not occur in the source" in str(caught.value)
+    assert "did you mean `STAGES`?" in str(caught.value)
+
+
+def test_a_variant_may_set_what_only_the_launch_shape_uses():
+    kernel = compile_kernel(RING, "ring", threads="WARPS*32", defines={"WARPS": 8})
+    assert kernel.variant(WARPS=4).threads == 128
+
+
+def test_too_much_static_shared_memory_names_the_bytes_to_ask_for():
+    source = RING.replace("extern __shared__ unsigned stage[]", "__shared__ unsigned stage[16384]")
+    with pytest.raises(CompileError, match="--shared 65536"):
+        compile_kernel(source, "ring")
+
+
+def test_an_unknown_name_in_a_size_lists_constants_and_not_loop_counters():
+    with pytest.raises(ExpressionError) as caught:
+        evaluate("DEPTH*4", {"STAGES": 2}, "constexpr int TILE = 4; for (int i = 0;;) {}")
+    assert "known names: STAGES, TILE)" in str(caught.value)
+
+
 def test_a_variant_that_does_not_fit_is_an_error():
     with pytest.raises(CompileError, match="at most 227 KB"):
         ring().variant(STAGES=15)

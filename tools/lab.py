@@ -54,12 +54,13 @@ def main() -> None:
     extra = sys.argv[1:]
     browser = has_display() and "--no-browser" not in extra
     if browser:
-        print("JupyterLab opens in the browser; Ctrl-C here ends it. Its address is also:")
+        print("JupyterLab opens in the browser; Ctrl-C, then y, ends it. Its address is also:")
     else:
         there = f"{getpass.getuser()}@{platform.node()}"
         print(
-            "No display here: open the address below in a browser (Ctrl-C ends the server). From\n"
-            f"another machine first: ssh -L 8888:localhost:8888 {there}   with the address's port"
+            "No display here: open the address below in a browser; Ctrl-C, then y, ends it.\n"
+            f"From another machine first: ssh -L 8888:localhost:8888 {there}\n"
+            "with the address's port in place of 8888."
         )
     sys.stdout.flush()
     os.chdir(ROOT)
