@@ -105,7 +105,7 @@ def draw_timelines(
         panels.append(_Panel(modelled, window, None))
     lanes = [len(panel.lanes) for panel in panels]
     height = 1.25 + sum(0.36 * count + 0.5 for count in lanes)
-    figure = new_figure(height, timeline.figure_label(), title)
+    figure = new_figure(height, timeline.figure_label(), title or timeline.kernel_name or None)
     axes = figure.subplots(
         len(panels), 1, sharex=True, squeeze=False, height_ratios=[c + 0.6 for c in lanes]
     )[:, 0]
@@ -151,6 +151,7 @@ class _Panel:
         shown = [(n, row) for n, row in shown if row.block == block]
         consumers = sorted({row.warp for _, row in shown if row.kind == "read"})
         producers = sorted({row.warp for _, row in shown if row.kind == "load"})
+        self.all_warps = len({row.warp for _, row in shown})
         self.warps = list(warps) if warps is not None else (consumers[:1] or producers[:1])
         self.rows = [(n, row) for n, row in shown if self._wanted(row)]
         self.origin = self._origin(window)
@@ -188,7 +189,7 @@ class _Panel:
             self._bar(axes, number, row)
         for (_, tile, lane), rows in self._groups().items():
             self._number(axes, tile, lane, rows)
-        names = [f"stage {k}" if what == "stage" else f"warp {k}" for what, k in self.lanes]
+        names = [f"stage {k}" if what == "stage" else self._warp_words(k) for what, k in self.lanes]
         if self.timeline.device == "model":
             names = [n if n.startswith("stage") else "block" for n in names]
         axes.set_yticks(range(len(names)), names)
@@ -200,7 +201,14 @@ class _Panel:
         if self.timeline.device == "virtual":
             words = "on the virtual GPU"
         per_tile = f"{self.timeline.mean_iteration():,.0f} {self.timeline.clock} per tile"
+        if any(note.startswith("WRONG") for note in self.timeline.notes):
+            per_tile += " (wrong by verify: these times mean nothing)"
         axes.set_title(f"{words}: {per_tile}", loc="left", fontsize=10.5, color=INK)
+
+    def _warp_words(self, warp: int) -> str:
+        """The name of a warp's lane; where not every warp has one, of how many it is."""
+        drawn = sum(what == "warp" for what, _ in self.lanes)
+        return f"warp {warp} of {self.all_warps}" if drawn < self.all_warps else f"warp {warp}"
 
     def _bar(self, axes: Axes, number: int, row: Interval) -> None:
         style = STYLES[row.kind]
@@ -254,10 +262,10 @@ def _legend(figure: Figure, panels: Sequence[_Panel]) -> None:
                 label=words,
             )  # fmt: skip
         )
-    handles.append(Patch(facecolor="none", edgecolor="none", label="numbers: tiles"))
     figure.legend(
-        handles=handles, loc="outside lower left", ncols=len(handles), fontsize=9, frameon=False,
-        handlelength=1.8, columnspacing=1.4,
+        handles=handles, loc="outside lower left", ncols=max(len(handles), 1), fontsize=9,
+        frameon=False, handlelength=1.8, columnspacing=1.4, title="numbers in bars: tiles",
+        title_fontsize=9, alignment="left",
     )  # fmt: skip
 
 

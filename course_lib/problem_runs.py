@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 VIRTUAL_LABEL = "virtual GPU"
 
 
-class DoesNotFinish(RuntimeError):
+class DoesNotRun(RuntimeError):
     """A kernel was to be measured, and ends in an error; the text says which."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback: the message says it all."""
+        return [str(self)]
 
 
 def shaped_for(kernel: Kernel, problem: Problem) -> Kernel:
@@ -32,16 +36,26 @@ def launch_virtual(
     iteration: int = 0,
     **options: Any,
 ) -> tuple[LaunchResult, dict[str, np.ndarray]]:
-    """Launch on fresh outputs; ``options`` go to ``launch``, ``extra`` to the kernel."""
+    """Launch on fresh outputs; ``options`` go to ``launch``, ``extra`` to the kernel.
+
+    Raises ``ArgumentError`` where the problem's arguments are not those that the kernel takes.
+    """
     from course_lib.virtual_gpu.launch import launch
+    from course_lib.virtual_gpu.memory import ArgumentError
 
     if inputs is None:
         inputs = problem.inputs(iteration=iteration)
     outputs = problem.outputs()
     arguments = problem.arguments(kernel, inputs, outputs)
-    result = launch(
-        shaped_for(kernel, problem), problem.grid(kernel), [*arguments, *extra], **options
-    )
+    try:
+        result = launch(
+            shaped_for(kernel, problem), problem.grid(kernel), [*arguments, *extra], **options
+        )
+    except ArgumentError as misfit:
+        raise ArgumentError(
+            f"{misfit} Does {type(problem).__name__} fit this kernel? {kernel.name} must take what "
+            "the problem passes, in its order."
+        ) from misfit
     return result, outputs
 
 
@@ -55,11 +69,11 @@ def timed_blocks(kernel: Kernel, problem: Problem) -> list[int]:
 def launch_timed(
     kernel: Kernel, problem: Problem, inputs: dict[str, Any] | None = None, **options: Any
 ) -> LaunchResult:
-    """One SM on the virtual clock; ``DoesNotFinish`` where the run ends in an error."""
+    """One SM on the virtual clock; ``DoesNotRun`` where the run ends in an error."""
     options = {"blocks": timed_blocks(kernel, problem), **options}
     result, _ = launch_virtual(kernel, problem, inputs, order="timed", landing="late", **options)
     if not result.ok:
-        raise DoesNotFinish(f"{kernel.name} cannot be measured: {first_error(result)}")
+        raise DoesNotRun(f"{kernel.name} cannot be measured: {first_error(result)}")
     return result
 
 

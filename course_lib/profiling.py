@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course_lib.problem_runs import VIRTUAL_LABEL, launch_timed, timed_blocks
@@ -37,6 +37,9 @@ KIND_WORDS = {
     "commit": "closes a group of copies",
     "arrive": "arrives at a barrier",
 }
+
+VALUE_WORDS = "needs a value that is on its way"
+ARITHMETIC_WORDS = "needs the result of arithmetic"
 
 
 class WaitingLine(NamedTuple):
@@ -99,6 +102,14 @@ class Profile:
         if not self.lines or self.wait_cycles <= 0:
             return "Warps hardly wait: more overlap would gain little here."
         first = self.lines[0]
+        if first.kind == ARITHMETIC_WORDS:
+            return (
+                f"Hypothesis: line {first.line} holds {first.share:.0%} of the waiting, for the "
+                "results of its own arithmetic: computing itself, not loading, limits this kernel, "
+                "and overlap cannot help more. The counters alone do not prove it. Test it: take "
+                "arithmetic away from that line, keep the copies the same, and see whether the "
+                "time falls."
+            )
         text = (
             f"Hypothesis: line {first.line} ({first.kind}) holds {first.share:.0%} of the waiting, "
             f"so what it waits for may limit this kernel. "
@@ -179,12 +190,16 @@ class Profile:
 def profile(kernel: Kernel, problem: Problem, device: str = "auto") -> Profile:
     """Waits by source line, issue rate, bytes and arithmetic of one launch.
 
-    Raises ``DoesNotFinish`` (virtual) or ``GpuError`` (real) where the kernel doesn't finish.
+    A kernel that ``verify`` finds wrong on the problem's small case is measured all the same, and
+    a note says so. Raises ``DoesNotRun`` (virtual) or ``GpuError`` (real) where it doesn't finish.
     """
     from course_lib.devices import resolve
+    from course_lib.verification import doubt
 
     where, _ = resolve(device, kernel)
-    return _profile_real(kernel, problem) if where == "gpu" else _profile_virtual(kernel, problem)
+    found = (_profile_real if where == "gpu" else _profile_virtual)(kernel, problem)
+    wrong = doubt(kernel, problem)
+    return replace(found, notes=(wrong, *found.notes)) if wrong else found
 
 
 class _Counts(NamedTuple):
@@ -298,6 +313,7 @@ def _waits_of_stamps(answer: Mapping[str, Any]) -> tuple[dict[int | None, float]
 def _table(kernel: Kernel, waits: Mapping[int | None, float]) -> tuple[WaitingLine, ...]:
     total = sum(waits.values())
     kinds = _kinds_by_line(kernel)
+    computing = _computing_lines(kernel)
     source = kernel.source.splitlines()
     rows = []
     for line, cycles in waits.items():
@@ -308,7 +324,7 @@ def _table(kernel: Kernel, waits: Mapping[int | None, float]) -> tuple[WaitingLi
             WaitingLine(
                 line,
                 text,
-                kinds.get(line, "needs a value that is on its way"),
+                kinds.get(line, ARITHMETIC_WORDS if line in computing else VALUE_WORDS),
                 cycles,
                 cycles / total,
             )
@@ -342,3 +358,44 @@ def _kinds_by_line(kernel: Kernel) -> dict[int, str]:
         for line, kinds in found.items()
         if kinds & set(KIND_WORDS)
     }
+
+
+def _computing_lines(kernel: Kernel) -> set[int]:
+    """Lines few of whose instructions read what a load or an atomic wrote.
+
+    Few is less than a quarter: in a long chain of arithmetic the first link may read a load.
+    """
+    reads: dict[int, list[bool]] = defaultdict(list)
+    module = kernel.module
+    for function in module.functions.values():
+        code = list(function.instructions)
+        loaded: set[str] = set()
+        for item in code:
+            if item.family in ("ld", "ldmatrix", "atom", "call") and not item.opcode.startswith(
+                "ld.param"
+            ):
+                loaded |= _registers(item.operands[:1])
+        for item in code:
+            line, sources = module.site_of(item).cell_line, _registers(item.operands[1:])
+            if line is not None and sources:
+                reads[line].append(bool(sources & loaded))
+    return {line for line, found in reads.items() if sum(found) < len(found) / 4}
+
+
+def _registers(operands: Iterable[Any]) -> set[str]:
+    """Names of the registers in operands, those of vectors, pairs and addresses included."""
+    from course_lib.ptx.parse import Address, Arguments, Negated, Pair, Register, Vector
+
+    found: set[str] = set()
+    for operand in operands:
+        if isinstance(operand, Register):
+            found.add(operand.name)
+        elif isinstance(operand, Vector | Arguments):
+            found |= _registers(operand.elements)
+        elif isinstance(operand, Pair):
+            found |= _registers((operand.first, operand.second))
+        elif isinstance(operand, Negated):
+            found |= _registers((operand.operand,))
+        elif isinstance(operand, Address):
+            found |= _registers((operand.base, *operand.coordinates))
+    return found

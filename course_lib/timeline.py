@@ -676,15 +676,17 @@ def _last_wait(syncs: list[_Sync]) -> list[_Sync]:
 def trace(kernel: Kernel, problem: Problem, device: str = "auto", *, blocks: int = 1) -> Timeline:
     """Run a kernel once with clock stamps and give the timeline of its first block(s).
 
-    ``blocks`` counts stamped blocks, all from one SM. Raises ``DoesNotFinish`` (virtual) or
-    ``GpuError`` (real) with the reason where the kernel cannot finish.
+    ``blocks`` counts stamped blocks, all from one SM. Raises ``DoesNotRun`` (virtual) or
+    ``GpuError`` (real) with the reason where the kernel cannot finish. A kernel that ``verify``
+    finds wrong on the problem's small case is traced all the same, and a note says so.
     """
     from course_lib.devices import resolve
+    from course_lib.verification import doubt
 
     where, _ = resolve(device, kernel)
-    if where == "gpu":
-        return _trace_real(kernel, problem, blocks)
-    return _trace_virtual(kernel, problem, blocks)
+    found = (_trace_real if where == "gpu" else _trace_virtual)(kernel, problem, blocks)
+    wrong = doubt(kernel, problem)
+    return replace(found, notes=(wrong, *found.notes)) if wrong else found
 
 
 def _trace_real(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:

@@ -10,8 +10,8 @@ SM: the same in every round, so they have no interval.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class Comparison:
     """Times of several candidates on one problem; the first label is the baseline.
 
     ``times`` has one value per round for each label, in ``unit``: ``"us"`` or ``"virtual cycles"``.
+    ``doubts`` says of each label that ``verify`` calls wrong, why its times mean nothing.
     """
 
     times: Mapping[str, np.ndarray]
@@ -69,6 +70,7 @@ class Comparison:
     device: str
     device_label: str
     problem_words: str = ""
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> list[str]:
@@ -101,7 +103,7 @@ class Comparison:
         return f"{self.device_label}, {how}"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate: median, ratio to the baseline, interval, conclusive."""
+        """One row per candidate: median, ratio to the baseline, interval, conclusive, doubt."""
         import pandas as pd
 
         rows = []
@@ -115,6 +117,7 @@ class Comparison:
                     "low": ratio.low,
                     "high": ratio.high,
                     "conclusive": ratio.conclusive,
+                    "doubt": self.doubts.get(label, ""),
                 }
             )
         return pd.DataFrame(rows).set_index("candidate")
@@ -126,6 +129,10 @@ class Comparison:
         base = self.labels[0]
         ratios = [self.ratio(label, base) for label in self.labels]
         words = [f"{self._number(base)}", *map(str, ratios[1:])]
+        words = [
+            text + (" (wrong by verify)" if label in self.doubts else "")
+            for label, text in zip(self.labels, words, strict=True)
+        ]
         return plots.draw_ratios(
             self.labels,
             [r.value for r in ratios],
@@ -146,6 +153,8 @@ class Comparison:
         lines = []
         for label in self.labels:
             told = "baseline" if label == base else str(self.ratio(label, base))
+            if label in self.doubts:
+                told += f"  {self.doubts[label]}"
             lines.append((label, f"{self._number(label)}", told))
         return lines
 
@@ -195,7 +204,7 @@ def ratio_of(over: np.ndarray, under: np.ndarray, resolution: float = 0.0) -> Ra
 
 
 def compare(
-    kernels: Mapping[str, Any],
+    kernels: Mapping[str, Any] | Sequence[Any] | Any,
     problem: Problem,
     rounds: int = 20,
     device: str = "auto",
@@ -204,15 +213,19 @@ def compare(
 ) -> Comparison:
     """Time kernels (or, on a real GPU, callables that take the inputs by name) on one problem.
 
-    ``compare`` doesn't look at results: ``verify`` does. Kernels run in the helper process with a
-    deadline; where one candidate is a Python callable, all run in this process, unguarded.
+    ``kernels`` are labelled, or a list, or one: then their names are the labels. A kernel that
+    ``verify`` finds wrong on the problem's small case is timed all the same, and its row says so.
+    Kernels run in the helper process with a deadline; where one candidate is a Python callable,
+    all run in this process, unguarded.
 
     Raises:
-        ValueError: for an empty mapping, or a callable on the virtual GPU.
-        DoesNotFinish: when a kernel ends in an error on the virtual GPU.
+        TypeError: for what is neither a kernel nor callable.
+        ValueError: for no kernels, or a callable on the virtual GPU.
+        DoesNotRun: when a kernel ends in an error on the virtual GPU.
     """
     from course_lib.devices import resolve
 
+    kernels = _labelled(kernels)
     if not kernels:
         raise ValueError("compare needs at least one kernel: compare({'one buffer': kernel}, …)")
     if rounds < 2:
@@ -220,10 +233,43 @@ def compare(
     compiled = [k for k in kernels.values() if not _is_callable(k)]
     where, _ = resolve(device, compiled[0] if compiled else None)
     if where == "virtual":
-        return _compare_virtual(kernels, problem)
-    if len(compiled) == len(kernels):
-        return _compare_guarded(kernels, problem, rounds, deadline)
-    return _compare_here(kernels, problem, rounds)
+        result = _compare_virtual(kernels, problem)
+    elif len(compiled) == len(kernels):
+        result = _compare_guarded(kernels, problem, rounds, deadline)
+    else:
+        result = _compare_here(kernels, problem, rounds)
+    return replace(result, doubts=_doubts(kernels, problem))
+
+
+def _doubts(kernels: Mapping[str, Any], problem: Problem) -> dict[str, str]:
+    from course_lib.verification import doubt
+
+    found = {
+        label: doubt(kernel, problem)
+        for label, kernel in kernels.items()
+        if not _is_callable(kernel)
+    }
+    return {label: words for label, words in found.items() if words}
+
+
+def _labelled(kernels: Any) -> dict[str, Any]:
+    """The candidates by label: a list or a single one is labelled by names, made unique."""
+    if isinstance(kernels, Mapping):
+        labelled = dict(kernels)
+    else:
+        several = kernels if isinstance(kernels, list | tuple) else [kernels]
+        labelled = {}
+        for kernel in several:
+            name = getattr(kernel, "name", None) or getattr(kernel, "__name__", "kernel")
+            same = sum(label.split(" (")[0] == name for label in labelled)
+            labelled[f"{name} ({same + 1})" if same else name] = kernel
+    for kernel in labelled.values():
+        if not hasattr(kernel, "ptx") and not callable(kernel):
+            raise TypeError(
+                "compare takes kernels by label, compare({'one buffer': kernel, …}, problem), or a "
+                f"list of kernels; {type(kernel).__name__} is no kernel."
+            )
+    return labelled
 
 
 def _is_callable(candidate: Any) -> bool:

@@ -318,6 +318,37 @@ def _preflight(kernel: Kernel, problem: Problem) -> Verdict | str:
     )
 
 
+_DOUBTS: dict[tuple[str, ...], str] = {}
+"""What ``doubt`` has found, by the content of kernel and problem."""
+
+
+def doubt(kernel: Kernel, problem: Problem) -> str:
+    """Why times of this kernel mean nothing, in one line; "" where nothing speaks against them.
+
+    The preflight of ``verify``, whose answer is kept: the small case on the virtual GPU under
+    several orders. Says nothing of a kernel that the virtual GPU cannot run.
+    """
+    small = problem.small()
+    shape = (kernel.name, kernel.ptx_text, kernel.threads, kernel.tile, kernel.shared_bytes)
+    facts = (*shape, kernel.defines, kernel.cluster, type(small), small, vars(small))
+    key = tuple(map(repr, facts))
+    if key not in _DOUBTS:
+        _DOUBTS[key] = _doubt(kernel, problem)
+    return _DOUBTS[key]
+
+
+def _doubt(kernel: Kernel, problem: Problem) -> str:
+    if kernel.extra_parameters:  # rewritten for a launch of its own
+        return ""
+    verdict = _preflight(kernel, problem)
+    if isinstance(verdict, str) or verdict.ok:
+        return ""
+    always = all(not run.ok and not run.failure for run in verdict.runs)
+    reason = verdict.first_wrong if always else verdict.why
+    first = " ".join(reason.split()).split(". ")[0].rstrip(".")
+    return f"WRONG by verify: {first}. Its times mean nothing."
+
+
 def _on_gpu(
     kernel: Kernel, problem: Problem, deadline: float, runs: list[Run], notes: tuple[str, ...]
 ) -> Verdict:

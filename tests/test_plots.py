@@ -149,4 +149,13 @@ def test_a_stage_lane_shows_the_loads_of_every_warp_and_a_warp_lane_its_own_rows
     check_bars(axes, timeline, timeline.intervals[0])
     both = timeline.plot(tiles=12, warps=[0, 2]).axes[0]
     names = [label.get_text() for label in both.get_yticklabels()]
-    assert names == ["stage 0", "stage 1", "warp 0", "warp 2"]
+    assert names == ["stage 0", "stage 1", "warp 0 of 3", "warp 2 of 3"]
+
+
+def test_a_figure_is_called_after_its_kernel_and_its_legend_has_no_blank_swatch():
+    figure = replace(measured(), kernel_name="ring").plot()
+    assert figure.get_suptitle() == "ring"
+    assert replace(measured(), kernel_name="ring").plot(title="mine").get_suptitle() == "mine"
+    legend = figure.legends[0]
+    assert all(patch.get_facecolor()[3] > 0 for patch in legend.get_patches())
+    assert "tiles" in legend.get_title().get_text()

@@ -77,3 +77,33 @@ def test_waits_of_stamps_pair_before_and_after():
     sites = [SimpleNamespace(index=1, cell_line=7), SimpleNamespace(index=2, cell_line=9)]
     waits, warps, span = _waits_of_stamps({"events": events, "sites": sites})
     assert dict(waits) == {7: 70.0} and warps == 2 and span == 60
+
+
+def test_a_wrong_kernels_profile_says_that_it_is_wrong(one):
+    wrong = profile(ring(2, "NO_WAIT"), problem(12), device="virtual")
+    assert "WRONG by verify" in str(wrong) and "WRONG by verify" in wrong._repr_html_()
+    assert "WRONG" not in str(one)
+
+
+CHAIN = r"""
+extern "C" __global__ void chain(const unsigned* x, unsigned* out, int tiles) {
+    const unsigned* mine = x + (size_t)blockIdx.x * tiles * 1024;
+    for (int t = 0; t < tiles; ++t) {
+        unsigned value = mine[t * 1024 + threadIdx.x];
+        for (int i = 0; i < 2000; ++i)
+            value = __funnelshift_l(value, value + i, 7);
+        atomicAdd(&out[blockIdx.x * tiles + t], value);
+    }
+}
+"""
+
+
+def test_a_chain_of_arithmetic_is_not_called_exposed_latency(one):
+    from course_lib.kernel import compile_kernel
+
+    kernel = compile_kernel(CHAIN, "chain", threads=128)
+    found = profile(kernel, problem(4), device="virtual")
+    assert "computing itself, not loading" in found.hypothesis, str(found)
+    assert "change only the overlap" not in found.hypothesis
+    assert "Wrong in every order" not in str(found) and "tile 0" in found.notes[0].lower()
+    assert "computing itself" not in one.hypothesis

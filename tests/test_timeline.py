@@ -404,10 +404,21 @@ def test_trace_does_not_change_the_virtual_time():
 def test_a_kernel_that_fails_has_no_timeline_but_a_reason():
     from ring_kernel import problem, ring
 
-    from course_lib.problem_runs import DoesNotFinish
+    from course_lib.problem_runs import DoesNotRun
     from course_lib.timeline import trace
 
     case = problem()
     case.arguments = lambda kernel, inputs, outputs: [inputs["x"], outputs["out"], 99]
-    with pytest.raises(DoesNotFinish, match="past the end"):
+    with pytest.raises(DoesNotRun, match="past the end"):
         trace(ring(2), case, device="virtual")
+
+
+def test_a_wrong_kernel_is_traced_and_the_timeline_says_that_it_is_wrong():
+    from ring_kernel import problem, ring
+
+    from course_lib.timeline import trace
+
+    wrong = trace(ring(2, "NO_REUSE"), problem(), device="virtual")
+    assert "WRONG by verify" in str(wrong)
+    assert "wrong by verify" in wrong.plot().axes[0].get_title(loc="left")
+    assert "WRONG" not in str(trace(ring(2), problem(), device="virtual"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ring_kernel import problem, ring
 
-from course_lib.problem_runs import DoesNotFinish
+from course_lib.problem_runs import DoesNotRun
 from course_lib.timing import Comparison, compare, ratio_of
 
 
@@ -89,7 +89,7 @@ def test_a_kernel_that_fails_cannot_be_compared():
     case.arguments = lambda kernel, inputs, outputs: [
         inputs["x"], outputs["out"], np.int32(case.tiles * 9),
     ]  # fmt: skip
-    with pytest.raises(DoesNotFinish, match="past the end"):
+    with pytest.raises(DoesNotRun, match="past the end"):
         compare({"ring": ring(2)}, case, device="virtual")
 
 
@@ -112,3 +112,49 @@ def test_the_real_gpu_gets_specs_and_gives_rounds(monkeypatch):
     ratio = result.ratio("two", "one")
     assert ratio.conclusive and ratio.low < float(ratio) < ratio.high
     assert float(ratio) == pytest.approx(0.7, rel=0.05)
+
+
+def test_a_wrong_kernel_is_timed_and_its_row_says_that_it_is_wrong():
+    result = compare({"one": ring(1), "lucky": ring(2, "NO_WAIT")}, problem(12), device="virtual")
+    one, lucky = str(result).splitlines()[:2]
+    assert "WRONG by verify" in lucky and "Its times mean nothing" in lucky
+    assert "before its copy is complete" not in one and "WRONG" not in one
+    assert set(result.doubts) == {"lucky"} and "WRONG by verify" in result._repr_html_()
+    assert result.to_frame().doubt["one"] == "" and result.to_frame().doubt["lucky"]
+    drawn = [text.get_text() for text in result.plot().axes[0].texts]
+    assert ["wrong" in text for text in drawn] == [False, True]
+
+
+def test_a_kernel_that_the_virtual_gpu_cannot_run_is_not_doubted(monkeypatch):
+    from course_lib import verification
+    from course_lib.virtual_gpu.flow import Unsupported
+
+    def refuse(*args):
+        raise Unsupported("no wgmma here")
+
+    monkeypatch.setattr(verification, "_run_virtual", refuse)
+    monkeypatch.setattr(verification, "_DOUBTS", {})
+    assert verification.doubt(ring(2, "NO_WAIT"), problem()) == ""
+
+
+def test_what_is_known_of_a_kernel_is_not_found_out_twice(monkeypatch):
+    from course_lib import verification
+
+    words = verification.doubt(ring(2, "NO_WAIT"), problem(12))
+    monkeypatch.setattr(verification, "_doubt", lambda *args: pytest.fail("looked again"))
+    assert verification.doubt(ring(2, "NO_WAIT"), problem(12)) == words != ""
+
+
+def test_kernels_may_come_in_a_list_or_alone():
+    several = compare([ring(1), ring(2), ring(3)], problem(), device="virtual")
+    assert several.labels == ["ring", "ring (2)", "ring (3)"]
+    assert compare(ring(2), problem(), device="virtual").labels == ["ring"]
+    with pytest.raises(TypeError, match="list of kernels; TileReduction is no kernel"):
+        compare([ring(2), problem()], problem(), device="virtual")
+    with pytest.raises(TypeError, match="by label"):
+        compare({"ring": "ring"}, problem(), device="virtual")
+
+
+def test_the_reason_stands_in_place_of_a_traceback():
+    failure = DoesNotRun("ring cannot be measured: it reads past the end")
+    assert failure._render_traceback_() == ["ring cannot be measured: it reads past the end"]

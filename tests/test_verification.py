@@ -166,3 +166,8 @@ def test_tolerance_is_told():
     case = Gemm(8, 8, 8)
     words = _why_right([Run(Policy(), case, "virtual", True, 1e-7)], case)
     assert "Within the tolerance" in words and "1e-07" in words
+
+
+def test_a_problem_that_does_not_fit_the_kernel_is_named():
+    with pytest.raises(TypeError, match="arguments were given. Does Gemm fit this kernel"):
+        verify(ring(2), Gemm(128, 128, 64), device="virtual")
