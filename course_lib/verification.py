@@ -301,11 +301,12 @@ def _verify_real(kernel: Kernel, problem: Problem, preflight: bool, deadline: fl
 
 def _preflight(kernel: Kernel, problem: Problem) -> Verdict | str:
     """The virtual GPU's verdict on a small case, or why it has none."""
+    from course_lib.ptx.parse import PtxSyntaxError
     from course_lib.virtual_gpu.flow import Unsupported
 
     try:
         runs, warnings = _run_virtual(kernel, problem.small(), SMALL_POLICIES)
-    except Unsupported as missing:
+    except (Unsupported, PtxSyntaxError) as missing:
         return f"The virtual GPU could not look at it first: {missing}"
     verdict = _judge(kernel, runs, warnings, problem)
     if verdict.ok:

@@ -125,12 +125,14 @@ def test_a_wrong_kernel_is_timed_and_its_row_says_that_it_is_wrong():
     assert ["wrong" in text for text in drawn] == [False, True]
 
 
-def test_a_kernel_that_the_virtual_gpu_cannot_run_is_not_doubted(monkeypatch):
+@pytest.mark.parametrize("parsed", [True, False])
+def test_a_kernel_that_the_virtual_gpu_cannot_run_is_not_doubted(monkeypatch, parsed):
     from course_lib import verification
+    from course_lib.ptx.parse import PtxSyntaxError
     from course_lib.virtual_gpu.flow import Unsupported
 
     def refuse(*args):
-        raise Unsupported("no wgmma here")
+        raise Unsupported("no wgmma here") if parsed else PtxSyntaxError("what is this", 1)
 
     monkeypatch.setattr(verification, "_run_virtual", refuse)
     monkeypatch.setattr(verification, "_DOUBTS", {})
