@@ -261,3 +261,129 @@ def test_a_fault_leaves_nothing_behind_for_the_next_launch() -> None:
     assert not launch(kernel, 1, [x, 32]).ok
     assert launch(kernel, 1, [x, 0]).ok and x[0] == 1
     assert launch(kernel, 1, [x, 0]).ok
+
+
+# --- what a message must not leave out or blame ---------------------------------------------------
+
+#: Warp 0 alone passes the second barrier, so its next one pairs with the others' first.
+SKIPPED = """for (int t = 0; t < 3; ++t) {
+  __syncthreads();
+  x[threadIdx.x] += t;
+  if (threadIdx.x < 32)
+    __syncthreads();
+}"""
+
+
+@pytest.mark.parametrize("order", ["round_robin", "one_last", "timed"])
+def test_one_barrier_met_at_two_lines_is_noted_once_for_both_lines(order: str) -> None:
+    result, _ = run(SKIPPED, threads=64, order=order)
+    (note,) = result.warnings
+    assert result.ok and isinstance(note, report.BarrierAtTwoLines)
+    assert set(note.details["lines"]) == {3, 6}  # type: ignore[call-overload]
+    assert "the same barrier, at different lines" in note.message
+    assert "warp 0 is at line 6" in note.message or "warp 0 waits at line 6" in note.message
+
+
+def test_the_note_counts_the_warps_at_both_lines_and_comes_first() -> None:
+    body = "__shared__ float s[256];\n" + SKIPPED + "\nx[threadIdx.x % 64] = s[threadIdx.x];"
+    body = body.replace("x[threadIdx.x] +=", "x[threadIdx.x % 64] +=")
+    result, _ = run(body, threads=256)
+    kinds = [type(note) for note in result.warnings]
+    assert kinds == [report.BarrierAtTwoLines, report.UninitialisedRead]
+    first = result.warnings[0].message
+    assert "warps 1-7 wait at line 4" in first and "while warp 0 is at line 7" in first
+
+
+def test_branches_by_warp_that_both_have_a_barrier_stay_right() -> None:
+    body = """if (threadIdx.x < 32) {
+  x[0] = 1;
+  __syncthreads();
+} else
+  __syncthreads();
+x[threadIdx.x] = 1;"""
+    result, x = run(body)
+    assert result.ok and x.all() and not result.errors
+    again, _ = run("for (int i = 0; i < n; ++i) { __syncthreads(); x[threadIdx.x] += i; }")
+    assert not again.warnings
+    both, _ = run('if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;");\nelse\n'
+                  'asm volatile("bar.sync 1, 64;");')  # fmt: skip
+    assert both.ok and not both.warnings  # roles that join on purpose
+
+
+def test_verify_says_first_that_a_barrier_was_met_at_two_lines() -> None:
+    from course_lib.problems import TileReduction
+    from course_lib.verification import verify
+
+    source = """extern "C" __global__ void k(const unsigned* x, unsigned* out, int tiles) {
+  __shared__ unsigned s[2][256];
+  for (int t = 0; t < 3; ++t) {
+    __syncthreads();
+    s[t % 2][threadIdx.x] = t;
+    if (threadIdx.x < 32)
+      __syncthreads();
+  }
+  out[threadIdx.x % 4] = s[1][threadIdx.x ^ 64] + s[0][threadIdx.x];
+}"""
+    verdict = verify(compile_kernel(source, threads=256), TileReduction.of_tiles(4), "virtual")
+    assert not verdict.ok
+    assert "the same barrier, at different lines" in verdict.warnings[0]
+    assert "the same barrier, at different lines" in str(verdict)
+
+
+def test_an_endless_loop_around_a_loop_that_ends_is_named() -> None:
+    body = """for (int t = 0; t < n; ) {
+  for (int i = 0; i < 500; ++i)
+    ((volatile float*)x)[i % 64] = i;
+}"""
+    error = only_error(run(body)[0])
+    assert isinstance(error, report.StepBudget)
+    assert error.line == 2 and error.message.startswith("Line 2: `for (int t = 0; t < n; ) {`")
+    assert "The loop at line 2 has no way out" in error.message
+    assert "now at line 3" in error.message
+    alone = only_error(run("volatile float* v = x;\nwhile (v[0] == 0) ;")[0])
+    assert "inside the loop" not in alone.message and "no way out" not in alone.message
+
+
+def test_the_line_of_an_endless_loop_is_found_around_a_called_function() -> None:
+    before = """__device__ void part(volatile float* x, int k) {
+  for (int i = 0; i < k; ++i)
+    x[i % 64] = i;
+}
+"""
+    error = only_error(run("for (int t = 0; t < n; )\n  part(x, n * 9);", before=before)[0])
+    assert error.line == 6 and "The loop at line 6 has no way out" in error.message
+
+
+def test_a_loop_that_may_end_names_the_loops_around_it() -> None:
+    body = """volatile float* v = x;
+while (v[0] == 0) {
+  for (int i = 0; i < 1000003; ++i)
+    v[1 + i % 63] = i;
+}"""
+    error = only_error(run(body)[0])
+    assert error.line == 4 and "inside the loop at line 3 `while (v[0] == 0) {`" in error.message
+    assert "conditions of all these loops" in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "present", "absent"),
+    [
+        ("x[threadIdx.x + 1] = 1;", "threads or blocks beyond the last", "tiles ahead"),
+        ("atomicAdd(x + threadIdx.x * 2, 1.f);", "threads or blocks beyond the last", "STAGES"),
+        ("x[0] = x[n + threadIdx.x];", "loads tiles ahead", "beyond the last element"),
+        ("extern __shared__ float s[];\ns[threadIdx.x] = 1;\nx[0] = s[n - 1];",
+         "give its size in bytes with --shared", "stage"),
+    ],
+)  # fmt: skip
+def test_the_advice_on_bounds_fits_the_access(body: str, present: str, absent: str) -> None:
+    error = only_error(run(body)[0])
+    assert isinstance(error, report.MemoryFault)
+    assert present in error.message and absent not in error.message
+
+
+def test_two_barriers_on_one_line_are_told_as_two_paths() -> None:
+    body = "if (threadIdx.x & 1) __syncthreads(); else { x[1] = 2; __syncthreads(); }"
+    error = only_error(run(body)[0])
+    assert isinstance(error, report.DivergentBarrier)
+    assert "on one, lane" in error.message and "on another, all at line 2" in error.message
+    assert "2 branches each have a barrier" in error.message

@@ -15,9 +15,11 @@ from course_lib.virtual_gpu.abi import (
     T_A3,
     T_R0,
     T_RESUME,
+    T_SITE,
     Y_BARRIER,
 )
 from course_lib.virtual_gpu.clock import advance_to
+from course_lib.virtual_gpu.notes import note_meeting
 from course_lib.virtual_gpu.raw import load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_ARRIVED,
@@ -163,10 +165,59 @@ def reduction(barrier, kind):
 
 
 @native
+def waits_at(block, barrier, index, warp):
+    """Address of the first thread of a warp that waits here and has been counted, 0 = none."""
+    record = load64(block, B_WARPS) + warp * WARP_BYTES
+    waiting = load64(record, W_BARRIER) & ~load64(barrier, BAR_PARTIAL + warp)
+    stride = load64(block, B_THREAD_BYTES)
+    thread = load64(block, B_THREADS) + warp * 32 * stride
+    lane = 0
+    while waiting >> lane != 0:
+        if (waiting >> lane) & 1 and load64(thread, T_A0) & (BARRIER_COUNT - 1) == index:
+            return thread
+        thread += stride
+        lane += 1
+    return 0
+
+
+@native
+def warps_at(block, barrier, index, site):
+    """The warps that wait here at this site, as a bit mask."""
+    found = 0
+    for warp in range(load64(block, B_WARP_COUNT)):
+        thread = waits_at(block, barrier, index, warp)
+        if thread != 0 and load64(thread, T_SITE) == site:
+            found |= 1 << warp
+    return found
+
+
+@native
+def compare_sites(block, barrier, index):
+    """Note where warps meet the barrier of the whole block at different sites: legal, but rare."""
+    first = 0
+    told = -1
+    for warp in range(load64(block, B_WARP_COUNT)):
+        thread = waits_at(block, barrier, index, warp)
+        if thread != 0:
+            site = load64(thread, T_SITE)
+            if first == 0:
+                first = thread
+            elif site != load64(first, T_SITE) and site != told:
+                here = load64(first, T_SITE)
+                mine = warps_at(block, barrier, index, here)
+                others = warps_at(block, barrier, index, site)
+                note_meeting(block, thread, here, mine, site, others)
+                told = site
+
+
+@native
 def release(block, barrier, index):
     """Everyone who waits here goes on, no earlier than the last arrival."""
     core = load64(block, B_CORE)
     clock = load64(barrier, BAR_CLOCK) + load64(core, K_BARRIER_CYCLES)
+    # Barriers with a number of threads join roles on purpose, each at its own line.
+    if load64(barrier, BAR_EXPECTED) == 0:
+        compare_sites(block, barrier, index)
     for warp in range(load64(block, B_WARP_COUNT)):
         record = load64(block, B_WARPS) + warp * WARP_BYTES
         if load64(record, W_BARRIER) != 0:

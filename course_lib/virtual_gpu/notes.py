@@ -25,6 +25,7 @@ from course_lib.virtual_gpu.records import (
     K_NOTES_COUNT,
     K_SEEN,
     N_DIVISION,
+    N_MEETING,
     N_UNINITIALISED,
     NOTE_BLOCK,
     NOTE_BYTES,
@@ -32,6 +33,7 @@ from course_lib.virtual_gpu.records import (
     NOTE_COPY_THREAD,
     NOTE_KIND,
     NOTE_OFFSET,
+    NOTE_OTHER_SITE,
     NOTE_SITE,
     NOTE_SLOTS,
     NOTE_THREAD,
@@ -67,6 +69,25 @@ def add_note(block, thread, kind, site, offset, count, copy_site, copy_thread):
     store64(note, NOTE_BYTES, count)
     store64(note, NOTE_COPY_SITE, copy_site)
     store64(note, NOTE_COPY_THREAD, copy_thread)
+
+
+@native
+def first_meeting(core, site, other):
+    """True once for each pair of sites, whichever of the two comes first."""
+    for index in range(load64(core, K_NOTES_COUNT)):
+        note = load64(core, K_NOTES) + index * NOTE_SLOTS * 8
+        if load64(note, NOTE_KIND) == N_MEETING:
+            one, two = load64(note, NOTE_SITE), load64(note, NOTE_OTHER_SITE)
+            if (one == site and two == other) or (one == other and two == site):
+                return False
+    return load64(core, K_NOTES_COUNT) < load64(core, K_NOTES_CAPACITY)
+
+
+@native
+def note_meeting(block, thread, site, warps, other, other_warps):
+    """Warps of one block met one barrier at two sites (warps as bit masks)."""
+    if first_meeting(load64(block, B_CORE), site, other):
+        add_note(block, thread, N_MEETING, site, warps, other_warps, other, 0)
 
 
 @native

@@ -150,8 +150,10 @@ NOTE_OFFSET = 4
 NOTE_BYTES = 5
 NOTE_COPY_SITE = 6  # site of the copy in flight to that place, -1 = none
 NOTE_COPY_THREAD = 7
+# Of N_MEETING: the warps at NOTE_SITE and at the other site as bit masks, and that other site.
+NOTE_WARPS, NOTE_OTHER_WARPS, NOTE_OTHER_SITE = NOTE_OFFSET, NOTE_BYTES, NOTE_COPY_SITE
 NOTE_SLOTS = 8
-N_UNINITIALISED, N_DIVISION = 1, 2
+N_UNINITIALISED, N_DIVISION, N_MEETING = 1, 2, 4
 
 # --- log of copies (order of the fields of launch.LANDING_TYPE) -----------------------------
 LOG_SLOTS = 7  # block, warp, shared offset, global address, site, issued, landed

@@ -6,6 +6,7 @@ next. The records are read where the run left them; nothing here runs while a ke
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from course_lib.virtual_gpu.abi import (
     T_A2,
     T_A3,
     T_A4,
+    T_RESUME,
     T_SITE,
     WINDOW_MASK,
     WINDOW_SHIFT,
@@ -49,7 +51,13 @@ from course_lib.virtual_gpu.records import (
     K_FAULT_THREAD,
     K_FORCED_LANDINGS,
     K_NOTES_COUNT,
+    N_MEETING,
     N_UNINITIALISED,
+    NOTE_KIND,
+    NOTE_OTHER_SITE,
+    NOTE_OTHER_WARPS,
+    NOTE_SITE,
+    NOTE_WARPS,
     T_REASON,
     W_BARRIER,
     W_COLLECTIVE,
@@ -61,6 +69,7 @@ from course_lib.virtual_gpu.session import BlockState, Worker, address_of
 if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.ptx.parse import Module
+    from course_lib.virtual_gpu.flow import FlatKernel
     from course_lib.virtual_gpu.memory import AddressSpace
 
 Index = tuple[int, int, int]
@@ -122,6 +131,10 @@ class UninitialisedRead(Note):
     """Shared memory was read before anything was written there."""
 
 
+class BarrierAtTwoLines(Note):
+    """Warps of one block met the same barrier at different lines. details: lines, warps."""
+
+
 class DivisionByZero(Note):
     """An integer was divided by zero."""
 
@@ -139,6 +152,9 @@ class Lines:
     def __init__(self, kernel: Kernel, module: Module) -> None:
         self.text = kernel.source.splitlines()
         self.sites = module.sites
+        named = re.compile(rf"\b{re.escape(kernel.name)}\s*\(")
+        #: Where the kernel begins, 1 where its name is not in the text.
+        self.first_line = next((n for n, t in enumerate(self.text, 1) if named.search(t)), 1)
         self.files = module.files
 
     def line(self, site: int) -> int | None:
@@ -299,13 +315,8 @@ def _global_words(
     if place.kind == "array":
         details |= {"problem": "out of bounds", "array": place.name, "bounds": place.bounds}
         what = f"{verb} {size} bytes at {place.words}: {place.bounds} of {place.name}."
-        why = (
-            "On a real GPU this touches whatever lies there, or ends the kernel.\n"
-            "In a pipeline it is mostly a load that runs ahead of the last tile: look at whether "
-            "the load of tile t + STAGES - 1 is guarded by its number < tiles, and how the index "
-            "on this line is made."
-        )
-        return what, why, details
+        why = "On a real GPU this touches whatever lies there, or ends the kernel.\n"
+        return what, why + _bounds_advice(verb), details
     if place.kind == "null":
         details["problem"] = "null"
         what = f"{verb} {size} bytes at {place.words}: a null pointer, or one made from a number."
@@ -317,6 +328,21 @@ def _global_words(
         "Look at where the pointer on this line comes from, and at the order of the arguments."
     )
     return what, why, details
+
+
+def _bounds_advice(verb: str) -> str:
+    """Where to look when an access to an array lies outside it: loads run ahead, stores do not."""
+    index = "how the index on this line is made, from the block, the thread and the tile"
+    if verb in (_ACCESS[ACCESS_WRITE], _ACCESS[ACCESS_ATOMIC]):
+        return (
+            f"Look at {index}; at whether threads or blocks beyond the last element should skip "
+            "it; and at whether the grid and the array have the size that the kernel expects."
+        )
+    return (
+        f"Look at {index}. In a kernel that loads tiles ahead of their use it is mostly the load "
+        "after the last tile: look at whether each such load is guarded by its tile's number < "
+        "tiles."
+    )
 
 
 def _on_chip_words(
@@ -337,11 +363,17 @@ def _on_chip_words(
         bounds = f"{signed + size - total} bytes past its end"
     owner = "the block has" if shared else "the thread has"
     what = f"{verb} {size} bytes at {place}: {bounds} ({owner} {total} bytes)."
-    if shared:
+    if shared and total == 0:
+        why = (
+            "On a real GPU the kernel ends here.\nAn extern __shared__ array has only the bytes "
+            "that the launch gives it: give its size in bytes with --shared."
+        )
+    elif shared:
         why = (
             "On a real GPU the kernel ends, or another stage of the ring is overwritten.\n"
-            "Look at the stage number: it must stay below STAGES (t % STAGES), and the tile's "
-            "index below its size; for dynamic shared memory, at --shared."
+            "Look at the index within the tile, which must stay below its size, and with more "
+            "than one stage at the stage's number (t % STAGES); for dynamic shared memory, also "
+            "at --shared."
         )
     else:
         why = (
@@ -375,10 +407,7 @@ def _divergent(case: _Case) -> RunError:
     state, index = case.state, int(case.record[T_A0]) & (BARRIER_COUNT - 1)
     waiting = int(state.warps[case.warp][W_BARRIER])
     first = case.warp * 32
-    groups = _by_site(state, [first + lane for lane in range(32) if waiting >> lane & 1])
-    met = " and ".join(
-        f"{_lanes(members)} at {case.lines.short(site)}" for site, members in groups.items()
-    )
+    met = _paths(case.lines, state, [first + n for n in range(32) if waiting >> n & 1])
     message = (
         f"{_sentence(case.lines.where(case.site))}\nWarp {case.warp} of block {_plain(case.block)} "
         f"met barrier {index} on different paths: {met}.\n"
@@ -388,6 +417,24 @@ def _divergent(case: _Case) -> RunError:
         "differs by thread."
     )
     return DivergentBarrier(message, **case.place())  # type: ignore[arg-type]
+
+
+def _paths(lines: Lines, state: BlockState, numbers: Sequence[int]) -> str:
+    """Which lanes of a warp came to a barrier on which path: by place, also within one line."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number in numbers:
+        record = state.threads[number]
+        groups.setdefault((int(record[T_SITE]), int(record[T_RESUME])), []).append(number)
+    places = {lines.short(site) for site, _ in groups}
+    if len(places) > 1 or len(groups) == 1:
+        return " and ".join(
+            f"{_lanes(members)} at {lines.short(site)}" for (site, _), members in groups.items()
+        )
+    lanes = ", ".join(
+        f"{_lanes(members)} on {'one' if k == 0 else 'another'}"
+        for k, members in enumerate(groups.values())
+    )
+    return f"{lanes}, all at {places.pop()}, where {len(groups)} branches each have a barrier"
 
 
 def _bad_mask(case: _Case) -> RunError:
@@ -417,15 +464,129 @@ def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
         f"{_sentence(lines.where(site))}\nBlock {_plain(case.block)} does not come to an end: "
         f"{_threads(members)} {'goes' if _wait(members) == 'waits' else 'go'} round and round here."
     )
+    endless = _endless_loop(worker, lines, site)
+    around = _loops_around(worker, lines, site)
+    place = case.place()
+    if endless is not None:
+        if endless != lines.line(site):
+            message = f"Line {endless}: `{lines.code(endless)}`\n" + message.split("\n", 1)[1]
+            message = message.replace("round here.", f"round, now at {lines.short(site)}.")
+        message += (
+            f" The loop at line {endless} has no way out: the compiler has seen that nothing in it "
+            "changes what its condition tests."
+        )
+        place["line"], around = endless, []
+    if around:
+        message += (
+            f" This line lies inside the loop{'s' if len(around) > 1 else ''} at "
+            f"{' and '.join(around)}: if what runs here ends each time, it is that loop "
+            "which never does."
+        )
     if others:
         message += f" Meanwhile {_waiting_words(lines, state, others)}."
     message += (
         "\nOn a real GPU the kernel would never return and the notebook would hang.\n"
-        "Look at the loop's condition: does anything in it change what it tests, and can the "
+        f"Look at the {'conditions of all these loops' if around else 'condition of the loop'}: "
+        "does anything in it change what it tests, and can the "
         "thread that should change it get there? A kernel that is only slow "
         "takes a larger step_budget."
     )
-    return StepBudget(message, **case.place())  # type: ignore[arg-type]
+    return StepBudget(message, **place)  # type: ignore[arg-type]
+
+
+def _loops_around(worker: Worker, lines: Lines, site: int) -> list[str]:
+    """The loops of the control-flow graph that a site lies in, inside out, but for its own line."""
+    kernel = worker.compiled.flat
+    here = _blocks_with(kernel, site)
+    loops = [(len(body), edge) for edge, body in _natural_loops(kernel) if here & body]
+    found: dict[str, None] = {}
+    for _, edge in sorted(loops):
+        if lines.line(edge) not in (None, lines.line(site)):
+            found.setdefault(lines.short(edge))
+    return list(found)[:3]
+
+
+def _endless_loop(worker: Worker, lines: Lines, site: int) -> int | None:
+    """The line of the loop around a site that no jump leaves, None where every loop has an exit.
+
+    Its condition is no longer in the code, so its line is looked for in the text: the nearest
+    loop at or above the first line of its body that is not a loop inside it.
+    """
+    kernel = worker.compiled.flat
+    here = _blocks_with(kernel, site)
+    body = _reachable(kernel, here)
+    if not here or any(not kernel.blocks[n].successors for n in body):
+        return None
+    if any(not here & _reachable(kernel, {n}) for n in body):  # it leads to an endless loop only
+        return None
+    inner = {
+        lines.line(edge) for edge, inside in _natural_loops(kernel) if inside < body
+    }  # fmt: skip
+    sites = {
+        getattr(item, "site", -1)
+        for number in body
+        for item in kernel.code[kernel.blocks[number].start : kernel.blocks[number].end]
+    }
+    return _loop_line(lines, sites, inner)
+
+
+def _blocks_with(kernel: FlatKernel, site: int) -> set[int]:
+    """The basic blocks that hold an instruction of a site."""
+    return {
+        number for number, block in enumerate(kernel.blocks)
+        if any(getattr(item, "site", -1) == site for item in kernel.code[block.start : block.end])
+    }  # fmt: skip
+
+
+def _reachable(kernel: FlatKernel, start: Iterable[int]) -> set[int]:
+    """Blocks that control can come to from `start`, and those themselves."""
+    found: set[int] = set()
+    todo = list(start)
+    while todo:
+        number = todo.pop()
+        if number not in found:
+            found.add(number)
+            todo += kernel.blocks[number].successors
+    return found
+
+
+def _loop_line(lines: Lines, sites: Iterable[int], inner: Iterable[int | None]) -> int | None:
+    """The line of `for`, `while` or `do` at or above the first line of a loop's body."""
+    # Some inlined code has lost where it was called from: its line says nothing about the kernel.
+    start = lines.first_line
+    chains = [lines.sites[n].cell_lines[::-1] for n in sites if lines.line(n)]  # outermost first
+    chains = [chain for chain in chains if len(chain) > 1 or chain[0] >= start]
+    if not chains:
+        return None
+    depth = 0  # of the function that the loop stands in: the calls that all its lines share
+    while all(len(chain) > depth + 1 and chain[depth] == chains[0][depth] for chain in chains):
+        depth += 1
+    for level in range(depth, -1, -1):
+        for line in range(min(chain[level] for chain in chains), 0 if level else start - 1, -1):
+            text = lines.code(line).split("//")[0]
+            if line not in inner and re.search(r"\b(for|while|do)\b", text):
+                return line
+    return None
+
+
+def _natural_loops(kernel: FlatKernel) -> list[tuple[int, set[int]]]:
+    """(site of the jump back, blocks) of every loop: what reaches the jump but for its target."""
+    before: dict[int, list[int]] = {}
+    for number, block in enumerate(kernel.blocks):
+        for successor in block.successors:
+            before.setdefault(successor, []).append(number)
+    loops = []
+    for number, block in enumerate(kernel.blocks):
+        for head in (n for n in block.successors if n <= number):
+            body, todo = {head}, [number]
+            while todo:
+                reached = todo.pop()
+                if reached not in body:
+                    body.add(reached)
+                    todo += before.get(reached, [])
+            if head == 0 or 0 not in body:  # else one can come to the jump without its target
+                loops.append((int(getattr(kernel.code[block.end - 1], "site", -1)), body))
+    return loops
 
 
 # --- deadlock ---------------------------------------------------------------------------------
@@ -639,7 +800,8 @@ def notes(kernel: Kernel, workers: Sequence[Worker], module: Module) -> list[Not
         for row in worker.notes[: min(int(worker.core[K_NOTES_COUNT]), len(worker.notes))]
     ]
     rows.sort(key=lambda pair: tuple(int(n) for n in pair[0]))
-    found: list[Note] = []
+    found: list[Note] = _meetings(lines, [pair for pair in rows if pair[0][NOTE_KIND] == N_MEETING])
+    rows = [pair for pair in rows if pair[0][NOTE_KIND] != N_MEETING]
     told: set[tuple[int, int | None]] = set()
     for row, worker in rows:
         kind, site = int(row[0]), int(row[1])
@@ -658,6 +820,48 @@ def notes(kernel: Kernel, workers: Sequence[Worker], module: Module) -> list[Not
             )
         )
     return found
+
+
+def _meetings(lines: Lines, rows: Sequence[tuple[np.ndarray, Worker]]) -> list[Note]:
+    """Barriers that warps met at different lines, once for each pair of lines: they come first."""
+    found: dict[tuple[object, ...], Note] = {}
+    for row, worker in rows:
+        one, two = int(row[NOTE_SITE]), int(row[NOTE_OTHER_SITE])
+        chains = sorted((lines.sites[site].cell_lines, site) for site in (one, two))
+        key = tuple(chain for chain, _ in chains)
+        if key[0] != key[1] and key not in found:  # one line twice: what the compiler made of it
+            found[key] = _meeting(lines, worker, row)
+    return list(found.values())
+
+
+def _meeting(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
+    ends = [
+        (int(row[NOTE_SITE]), int(row[NOTE_WARPS])),
+        (int(row[NOTE_OTHER_SITE]), int(row[NOTE_OTHER_WARPS])),
+    ]
+    sides = []
+    for site, mask in ends:
+        warps = [n for n in range(64) if mask >> n & 1]
+        name = "warp " if len(warps) == 1 else "warps "
+        sides.append((site, warps, f"{name}{_ranges(warps)} {'is' if len(warps) == 1 else 'are'}"))
+    sides.sort(key=lambda side: -len(side[1]))
+    (site, warps, most), (other, other_warps, few) = sides
+    verb = "waits" if len(warps) == 1 else "wait"
+    block = _index(int(row[2]), [int(n) for n in worker.records[0][6:9]])
+    message = (
+        f"In block {_plain(block)}, {most.rsplit(' ', 1)[0]} {verb} at {lines.short(site)} while "
+        f"{few} at {lines.short(other)}: the same barrier, at different lines.\n"
+        "__syncthreads() pairs whatever call each warp comes to next. Where a warp skips one, its "
+        "next call is taken for it: from there on the warps are in different phases, and a stage "
+        "can be filled again while others still read it.\n"
+        "Look at whether every warp passes every __syncthreads() equally often: a barrier inside "
+        "an if or a loop that only some warps enter. (Where each warp calls it once, in an if and "
+        "in its else, this is harmless.)"
+    )
+    details: dict[str, object] = {
+        "lines": (lines.line(site), lines.line(other)), "warps": (warps, other_warps)
+    }  # fmt: skip
+    return BarrierAtTwoLines(message, line=lines.line(site), block=block, details=details)
 
 
 def _note(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
