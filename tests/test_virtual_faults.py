@@ -354,6 +354,29 @@ def test_the_line_of_an_endless_loop_is_found_around_a_called_function() -> None
     assert error.line == 6 and "The loop at line 6 has no way out" in error.message
 
 
+def test_the_line_of_an_endless_loop_is_not_that_of_arithmetic_moved_into_it() -> None:
+    before = """__device__ void fill(volatile float* x, const float* from) {
+  for (int i = 0; i < 4; ++i) {
+    const int e = (i * 64 + threadIdx.x) * 4;
+    x[e % 64] = from[e % 64];
+  }
+}
+"""
+    body = """__shared__ float s[2][64];
+const int last = n - 1;
+fill(s[0], x);
+for (int t = 0; t < last; ) {
+  fill(s[(t + 1) % 2], x + t);
+  __syncthreads();
+  float sum = s[t % 2][threadIdx.x];
+  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+  atomicAdd(x, sum);
+  __syncthreads();
+}"""
+    error = only_error(run(body, before=before)[0])
+    assert error.line == 11 and "The loop at line 11 has no way out" in error.message
+
+
 def test_a_loop_that_may_end_names_the_loops_around_it() -> None:
     body = """volatile float* v = x;
 while (v[0] == 0) {

@@ -506,6 +506,9 @@ def _loops_around(worker: Worker, lines: Lines, site: int) -> list[str]:
     return list(found)[:3]
 
 
+_STAY_IN_PLACE = ("st", "atom", "red", "bar", "barrier", "cp", "shfl", "vote", "mbarrier")
+
+
 def _endless_loop(worker: Worker, lines: Lines, site: int) -> int | None:
     """The line of the loop around a site that no jump leaves, None where every loop has an exit.
 
@@ -522,12 +525,14 @@ def _endless_loop(worker: Worker, lines: Lines, site: int) -> int | None:
     inner = {
         lines.line(edge) for edge, inside in _natural_loops(kernel) if inside < body
     }  # fmt: skip
-    sites = {
-        getattr(item, "site", -1)
+    code = [
+        item
         for number in body
         for item in kernel.code[kernel.blocks[number].start : kernel.blocks[number].end]
-    }
-    return _loop_line(lines, sites, inner)
+    ]
+    # The compiler moves arithmetic in and out of loops, but not what others can see.
+    fixed = [item for item in code if getattr(item, "family", "") in _STAY_IN_PLACE]
+    return _loop_line(lines, {getattr(item, "site", -1) for item in fixed or code}, inner)
 
 
 def _blocks_with(kernel: FlatKernel, site: int) -> set[int]:
