@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from course_lib.kernel import compile_kernel
+from course_lib.kernel import Kernel, compile_kernel
 from course_lib.virtual_gpu import report
 from course_lib.virtual_gpu.launch import LaunchResult, launch
 
@@ -354,27 +356,36 @@ def test_the_line_of_an_endless_loop_is_found_around_a_called_function() -> None
     assert error.line == 6 and "The loop at line 6 has no way out" in error.message
 
 
+def lesson_kernel(old: str, new: str) -> tuple[Kernel, list[str]]:
+    """`two_buffers` of lesson 03 with one change, and its lines."""
+    (path,) = (Path(__file__).parents[1] / "notebooks").glob("03*.ipynb")
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    cell = next(text for text in cells if text.startswith("%%cuda two_buffers"))
+    source = cell.split("\n", 1)[1]
+    assert source.count(old) == 1
+    source = source.replace(old, new)
+    kernel = compile_kernel(source, name="two_buffers", threads=256, defines={"WORK": 2})
+    return kernel, source.splitlines()
+
+
 def test_the_line_of_an_endless_loop_is_not_that_of_arithmetic_moved_into_it() -> None:
-    before = """__device__ void fill(volatile float* x, const float* from) {
-  for (int i = 0; i < 4; ++i) {
-    const int e = (i * 64 + threadIdx.x) * 4;
-    x[e % 64] = from[e % 64];
-  }
-}
-"""
-    body = """__shared__ float s[2][64];
-const int last = n - 1;
-fill(s[0], x);
-for (int t = 0; t < last; ) {
-  fill(s[(t + 1) % 2], x + t);
-  __syncthreads();
-  float sum = s[t % 2][threadIdx.x];
-  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  atomicAdd(x, sum);
-  __syncthreads();
-}"""
-    error = only_error(run(body, before=before)[0])
-    assert error.line == 11 and "The loop at line 11 has no way out" in error.message
+    kernel, lines = lesson_kernel("t < last; ++t", "t < last; ")
+    x, out = np.zeros(4 * 4096, np.uint32), np.zeros(4, np.uint32)
+    error = only_error(launch(kernel, 1, [x, out, 4], step_budget=BUDGET))
+    line = next(n for n, text in enumerate(lines, 1) if "t < last; )" in text)
+    assert error.line == line and f"The loop at line {line} has no way out" in error.message
+
+
+def test_a_skipped_barrier_in_the_lesson_is_noted() -> None:
+    old = "__syncthreads();                                     // everyone"
+    kernel, lines = lesson_kernel(old, "if (threadIdx.x < 32) __syncthreads();  // everyone")
+    x, out = np.zeros(4 * 4096, np.uint32), np.zeros(4, np.uint32)
+    result = launch(kernel, 1, [x, out, 4], step_budget=BUDGET)
+    line = next(n for n, text in enumerate(lines, 1) if "threadIdx.x < 32" in text)
+    note = result.warnings[0]
+    assert isinstance(note, report.BarrierAtTwoLines)
+    assert f"warps 1-7 wait at line {line - 3}" in note.message
+    assert f"while warp 0 is at line {line}" in note.message
 
 
 def test_a_loop_that_may_end_names_the_loops_around_it() -> None:
