@@ -272,11 +272,26 @@ _BUILTINS = [
 ]
 
 
+_HOST_CONSTANTS = {
+    "INFINITY": "__int_as_float(0x7f800000)",
+    "NAN": "__int_as_float(0x7fffffff)",
+    "FLT_MAX": "3.402823466e+38f",
+    "FLT_MIN": "1.175494351e-38f",
+    "FLT_EPSILON": "1.192092896e-07f",
+    "INT_MAX": "2147483647",
+    "INT_MIN": "(-2147483647 - 1)",
+    "UINT_MAX": "4294967295u",
+    "M_PI": "3.141592653589793",
+}
+
+
 def _near(name: str) -> str:
     """For a name that nothing declares: what was probably meant."""
     close = difflib.get_close_matches(name, _BUILTINS, 1, 0.8)
     if close:
         return f"did you mean `{close[0]}`?"
+    if name in _HOST_CONSTANTS:
+        return f"device code has no `{name}`: write `{_HOST_CONSTANTS[name]}`."
     if re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
         return f"give it a value: `-D{name}=2` on the %%cuda line, or `#define {name} 2` above."
     return ""

@@ -444,3 +444,92 @@ def test_a_launch_in_a_new_process_needs_no_numba() -> None:
         [sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=120, check=True
     )
     assert "numba" not in done.stdout
+
+
+# --- kernels and arguments that were once refused or lost -------------------------------------
+
+
+def test_half_maths_warp_size_and_half_shuffles() -> None:
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void f(const half* x, half* y) {
+      half h = x[threadIdx.x];
+      half other = __shfl_xor_sync(0xffffffffu, h, 1);
+      y[threadIdx.x] = __hadd(hsqrt(h), __hadd(other, __int2half_rn(threadIdx.x % warpSize)));
+    }"""
+    x = np.linspace(1, 4, 64, dtype=np.float16)
+    y = np.zeros(64, np.float16)
+    assert launch(compile_kernel(source, threads=64), 1, [x, y]).ok
+    swapped = x.reshape(-1, 2)[:, ::-1].reshape(-1)
+    exact = np.sqrt(x.astype(float)) + swapped.astype(float) + np.arange(64) % 32
+    assert np.allclose(y.astype(float), exact, rtol=2e-3)
+
+
+def test_half_by_value() -> None:
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void f(half h, float* y) { y[threadIdx.x] = __half2float(h); }"""
+    y = np.zeros(32, np.float32)
+    assert launch(compile_kernel(source, threads=32), 1, [np.float16(2.5), y]).ok
+    assert (y == 2.5).all()
+
+
+def test_many_barriers_are_no_endless_loop() -> None:
+    source = """extern "C" __global__ void f(int* y) {
+      for (int i = 0; i < 20000; i++) __syncthreads();
+      y[threadIdx.x] = 1;
+    }"""
+    y = np.zeros(1024, np.int32)
+    result = launch(compile_kernel(source, threads=1024), 1, [y])
+    assert result.ok and y.all(), result
+
+
+def test_a_loop_whose_turns_are_dear_is_stopped_by_the_clock(monkeypatch) -> None:
+    monkeypatch.setattr("course_lib.virtual_gpu.launch.JOB_SECONDS", 0.3)
+    source = 'extern "C" __global__ void f(int n) {\n  for (;;) printf("hello %d\\n", n);\n}'
+    result = launch(compile_kernel(source, threads=64), 1, [1])
+    assert isinstance(result.errors[0], report.StepBudget) and result.seconds < 5
+    source = 'extern "C" __global__ void f(int* y) { y[blockIdx.x * 32 + threadIdx.x] = 1; }'
+    y = np.zeros(64, np.int32)
+    assert launch(compile_kernel(source, threads=32), 2, [y]).ok and y.all()
+
+
+def test_a_read_only_view_does_not_swallow_writes_to_the_same_array() -> None:
+    source = """extern "C" __global__ void f(const int* x, int* y) {
+      y[threadIdx.x] = x[threadIdx.x] + 1;
+    }"""
+    array = np.arange(32, dtype=np.int32)
+    view = array.view()
+    view.flags.writeable = False
+    assert launch(compile_kernel(source, threads=32), 1, [view, array]).ok
+    assert np.array_equal(array, np.arange(1, 33))
+
+
+@pytest.mark.parametrize(
+    ("grid", "argument", "words"),
+    [
+        (1, float("nan"), "whole number"),
+        (1, float("inf"), "whole number"),
+        (1.5, 1, "whole numbers"),
+        ("12", 1, "whole numbers"),
+        (2**31 - 1, 1, "2,147,483,647 blocks"),
+        ((2**31 - 1, 65535, 65535), 1, "blocks"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_in_words(grid, argument, words: str) -> None:
+    kernel = compile_kernel('extern "C" __global__ void f(int n) {}', threads=32)
+    with pytest.raises((ArgumentError, LaunchError), match=words):
+        launch(kernel, grid, [argument])
+
+
+def test_a_float_that_is_too_large_and_swapped_bytes_are_refused_in_words() -> None:
+    kernel = compile_kernel('extern "C" __global__ void f(float a, float* y) {}', threads=32)
+    with pytest.raises(ArgumentError, match="too large"):
+        launch(kernel, 1, [1e40, np.zeros(32, np.float32)])
+    with pytest.raises(ArgumentError, match="swapped"):
+        launch(kernel, 1, [1.0, np.zeros(32, ">f4")])
+
+
+def test_printf_takes_its_precision_from_the_arguments() -> None:
+    source = """extern "C" __global__ void f() {
+      if (threadIdx.x == 0) printf("%.*f %d %.f\\n", 2, 3.14159, 7, 2.6);
+    }"""
+    assert launch(compile_kernel(source, threads=32), 1, []).printed == "3.14 7 3\n"

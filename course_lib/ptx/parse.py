@@ -613,7 +613,7 @@ class _Parser:
 
     def registers(self, statement: str, position: int) -> None:
         assert self.function is not None
-        match = re.match(r"\.reg\s+\.(\w+)\s+(.*)$", statement, re.S)
+        match = re.match(r"\.reg\s*\.(\w+)\s+(.*)$", statement, re.S)
         if match is None or match.group(1) not in BITS:
             raise self.error(f"unreadable register declaration {statement!r}", position)
         kind = match.group(1)
@@ -688,6 +688,8 @@ class _Parser:
         if match:
             value = int(match.group(2), 0)
             return Immediate(-value if match.group(1) == "-" else value)
+        if text == "WARP_SZ":  # PTX ISA, Predefined Constants
+            return Immediate(32)
         if first == "-" and len(text) > 1:
             return Negated(self.operand(text[1:].strip(), scope))
         if text.startswith("generic("):

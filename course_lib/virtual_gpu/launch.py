@@ -7,6 +7,7 @@ the grid runs on SM `b % sms`. The kernel's arrays are NumPy arrays, written in 
 
 from __future__ import annotations
 
+import numbers
 import os
 import threading
 import time
@@ -32,6 +33,7 @@ from course_lib.virtual_gpu.abi import (
 from course_lib.virtual_gpu.machine import H200, Machine
 from course_lib.virtual_gpu.memory import AddressSpace, ArgumentError, Slot
 from course_lib.virtual_gpu.records import (
+    BUDGET,
     DONE,
     K_CYCLES,
     K_FORCED_LANDINGS,
@@ -69,8 +71,15 @@ if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.ptx.parse import Module
 
+JOB_SECONDS = 20.0
+"""Seconds that one core may spend on one SM, or on a 64th of the grid. The step budget counts turns
+of loops and not what a turn costs; an endless loop that prints or loads would run for minutes."""
+
+MOST_BLOCKS = 10_000_000
+"""Blocks of a grid that is run whole."""
+
 STEP_BUDGET = 1_000_000_000
-"""Steps that a block may take: loop iterations of its threads, and 50 for every yield. A second or
+"""Steps that a block may take: loop iterations of its threads, and 10 for every yield. A second or
 two of simulation."""
 
 FUEL = 20_000
@@ -206,9 +215,11 @@ def _three(what: str, size: Any) -> tuple[int, int, int]:
         raise LaunchError(
             "The kernel has no number of threads: write --threads 256 on its %%cuda line."
         )
-    sizes = [int(n) for n in (size if isinstance(size, Iterable) else (size,))]
+    given = list(size) if isinstance(size, Iterable) else [size]
+    whole = all(isinstance(n, numbers.Real) and float(n).is_integer() for n in given)
+    sizes = [int(n) for n in given] if whole else []
     if not 1 <= len(sizes) <= 3 or any(n < 1 for n in sizes):
-        raise LaunchError(f"The {what} {size} must be one to three numbers of at least 1.")
+        raise LaunchError(f"The {what} {size} must be one to three whole numbers of at least 1.")
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
@@ -282,6 +293,11 @@ def _jobs(
     workers: int | None,
 ) -> list[_Job]:
     total = grid[0] * grid[1] * grid[2]
+    if blocks is None and total > MOST_BLOCKS:
+        raise LaunchError(
+            f"A grid of {total:,} blocks would run for hours on the virtual GPU, which takes up to "
+            f"{MOST_BLOCKS:,}: launch fewer, or name those to run with blocks=."
+        )
     if blocks is None:
         chosen = np.arange(total, dtype=np.int64)
     else:
@@ -324,6 +340,8 @@ class _Run:
         self.cycles = 0
         self.lock = threading.Lock()
         self.workers: list[Worker] = []
+        self.begun: dict[Worker, float] = {}
+        self.overdue: set[Worker] = set()
         self.found: LaunchResult | None = None
 
     def run(self, count: int) -> None:
@@ -378,6 +396,7 @@ class _Run:
             for thread in threads:
                 while thread.is_alive():
                     thread.join(0.1)
+                    self._stop_overdue()
                     if self.progress:
                         self.progress(min(1.0, self.next_job / max(1, len(self.jobs))))
         finally:  # Ctrl-C too: no thread may outlive the arrays that it writes to
@@ -388,6 +407,15 @@ class _Run:
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
+
+    def _stop_overdue(self) -> None:
+        """End jobs that have run for too long; they are reported as over their step budget."""
+        now = time.monotonic()
+        with self.lock:
+            for worker, begun in self.begun.items():
+                if now - begun > JOB_SECONDS:
+                    self.overdue.add(worker)
+                    worker.stop[0] = 1
 
     def _work(self, worker: Worker) -> None:
         """One thread: job after job, until none is left or one has failed."""
@@ -409,7 +437,15 @@ class _Run:
         worker.core[K_QUEUE_LENGTH] = len(job.blocks)
         worker.core[K_RANDOM] = _seeded(self.policy.seed, int(job.blocks[0]))
         worker.records[:, B_SM] = job.sm
+        with self.lock:
+            self.begun[worker] = time.monotonic()
         status = runtime.load().run_core(worker.address)
+        with self.lock:
+            del self.begun[worker]
+            if worker in self.overdue:
+                self.overdue.remove(worker)
+                worker.stop[0] = 0
+                status = BUDGET if status == STOPPED else status
         with self.lock:
             self.cycles = max(self.cycles, int(worker.core[K_CYCLES]))
             if status not in (DONE, STOPPED):

@@ -81,7 +81,7 @@ class AddressSpace:
     def __init__(self, slots: Sequence[Slot], arguments: Sequence[Any], size: int) -> None:
         _check_count(slots, arguments)
         self.windows: list[Window] = []
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, int, bool], int] = {}
         packed = np.zeros(max(size, 1) + 16, np.uint8)
         for slot, argument in zip(slots, arguments, strict=True):
             raw = self._bytes_of(slot, argument)
@@ -138,11 +138,16 @@ class AddressSpace:
             )
         if array.dtype.hasobject:
             raise ArgumentError(f"{name} got an array of Python objects.")
+        if not array.dtype.isnative:
+            raise ArgumentError(
+                f"{name} got an array whose bytes are swapped ({array.dtype.str}): convert it with "
+                f".astype({array.dtype.newbyteorder('=').name!r}) before the launch."
+            )
         if not array.flags.c_contiguous:
             raise ArgumentError(
                 f"{name} got an array that is not contiguous: pass numpy.ascontiguousarray(...)."
             )
-        key = (int(array.ctypes.data), int(array.nbytes))
+        key = (int(array.ctypes.data), int(array.nbytes), bool(array.flags.writeable))
         if key not in self._known:
             self.windows.append(_window(declared, array))
             self._known[key] = len(self.windows) - 1
@@ -223,10 +228,15 @@ def _scalar_bytes(slot: Slot, value: Any, name: str) -> bytes:
     if isinstance(value, complex | np.complexfloating):
         raise ArgumentError(f"{name} got a complex number.")
     if slot.type in _FLOATS:
-        return struct.pack("<" + _FLOATS[slot.type], float(value))
+        try:
+            return struct.pack("<" + _FLOATS[slot.type], float(value))
+        except OverflowError:
+            raise ArgumentError(f"{name} cannot hold {value}: it is too large.") from None
+    if slot.type == "b8" and slot.size == 2 and isinstance(value, np.float16):
+        return value.tobytes()  # `half` is a structure of two bytes
     if slot.type == "b8" and slot.size != 1:
         raise ArgumentError(f"{name} is a structure of {slot.size} bytes: pass it as bytes.")
-    if isinstance(value, float | np.floating) and float(value) != int(value):
+    if isinstance(value, float | np.floating) and not float(value).is_integer():
         raise ArgumentError(f"{name} is a whole number, and {value} was given.")
     whole, bits = int(value), slot.size * 8
     if not -(1 << (bits - 1)) <= whole < (1 << bits):

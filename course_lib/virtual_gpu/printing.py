@@ -26,7 +26,7 @@ LIMIT = 1 << 20
 """Characters that a launch keeps, as the FIFO of the CUDA runtime does by default."""
 
 _CONVERSION = re.compile(
-    r"%(?P<flags>[-+ #0]*)(?P<width>\d*|\*)(?:\.(?P<precision>\d+))?"
+    r"%(?P<flags>[-+ #0]*)(?P<width>\d*|\*)(?:\.(?P<precision>\*|\d*))?"
     r"(?P<size>hh|h|ll|l|z|j|t)?(?P<kind>[diouxXeEfFgGaAcsp%])"
 )
 _UNREADABLE = "(unreadable)"
@@ -92,6 +92,8 @@ def _converted(
     if width == "*":
         width = str(take(4, "i") or "")
     precision = "" if match["precision"] is None else "." + match["precision"]
+    if precision == ".*":
+        precision = f".{take(4, 'i') or 0}"
     wide = size in ("l", "ll", "z", "j", "t")
     if kind in "eEfFgGaA":
         value = take(8, "d")

@@ -159,4 +159,4 @@ N_UNINITIALISED, N_DIVISION, N_MEETING = 1, 2, 4
 LOG_SLOTS = 7  # block, warp, shared offset, global address, site, issued, landed
 
 # --- step budget: what counts as how many steps ---------------------------------------------
-YIELD_STEPS = 50  # a yield costs about as much time as 50 turns of a small loop
+YIELD_STEPS = 10  # a yield costs 8 to 10 ns, about as much as 10 turns of a small loop
