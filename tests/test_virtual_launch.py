@@ -520,10 +520,12 @@ def test_numbers_that_do_not_fit_are_refused_in_words(grid, argument, words: str
         launch(kernel, grid, [argument])
 
 
-def test_a_float_that_is_too_large_and_swapped_bytes_are_refused_in_words() -> None:
+def test_floats_too_large_integers_for_floats_and_swapped_bytes_are_refused() -> None:
     kernel = compile_kernel('extern "C" __global__ void f(float a, float* y) {}', threads=32)
     with pytest.raises(ArgumentError, match="too large"):
         launch(kernel, 1, [1e40, np.zeros(32, np.float32)])
+    with pytest.raises(ArgumentError, match="holds int32"):
+        launch(kernel, 1, [1.0, np.zeros(32, np.int32)])
     with pytest.raises(ArgumentError, match="swapped"):
         launch(kernel, 1, [1.0, np.zeros(32, ">f4")])
 

@@ -6,6 +6,7 @@ touches another's beginning, and any stray address is caught and can be named.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -136,6 +137,12 @@ class AddressSpace:
                 f"for it holds {array.dtype} ({array.dtype.itemsize} bytes each): convert it with "
                 f".astype() before the launch."
             )
+        if array.dtype.kind in "iu" and _POINTS_TO_FLOATS.search(declared.text):
+            raise ArgumentError(
+                f"{name} points to floating-point numbers, and the array given for it holds "
+                f"{array.dtype}: convert it with .astype() before the launch, or with .view() if "
+                f"its bits are meant."
+            )
         if array.dtype.hasobject:
             raise ArgumentError(f"{name} got an array of Python objects.")
         if not array.dtype.isnative:
@@ -222,6 +229,9 @@ def _check_count(slots: Sequence[Slot], arguments: Sequence[Any]) -> None:
         f"The kernel takes {len(slots)} parameters ({wanted}), and {len(arguments)} arguments "
         f"were given."
     )
+
+
+_POINTS_TO_FLOATS = re.compile(r"\b(float|double)[1-4]?\s*(const\s*)?\*")
 
 
 def _scalar_bytes(slot: Slot, value: Any, name: str) -> bytes:
