@@ -421,3 +421,12 @@ def test_two_barriers_on_one_line_are_told_as_two_paths() -> None:
     assert isinstance(error, report.DivergentBarrier)
     assert "on one, lane" in error.message and "on another, all at line 2" in error.message
     assert "2 branches each have a barrier" in error.message
+
+
+def test_a_barrier_number_that_no_block_has_is_named() -> None:
+    source = """extern "C" __global__ void f(int n) {
+      asm volatile("bar.sync %0, 64;" :: "r"(n) : "memory");
+    }"""
+    result = launch(compile_kernel(source, threads=64), 1, [16])
+    assert "meets barrier 16, and a block has barriers 0 to 15" in result.errors[0].message
+    assert result.errors[0].line == 2

@@ -89,7 +89,7 @@ F_TRAP = 4
 F_ASSERT = 5  # A1 message, A2 file, A5 function: windowed addresses of text; A3 line
 F_BRANCH = 6  # brx index outside its table
 F_DIVIDE = 7  # reported through rt_divide (a warning); never yielded
-F_UNSUPPORTED = 8
+F_BARRIER = 8  # a barrier number above 15: A1
 
 ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_COPY = 0, 1, 2, 3
 

@@ -272,9 +272,11 @@ def _fault(case: _Case, space: AddressSpace) -> RunError:
     elif code == F_BRANCH:
         what = "jumped through a table with an index outside it."
         later = "Look at the switch on this line: its value was never checked."
-    else:
-        what = f"met what the virtual GPU cannot do here (code {code})."
-        later = "Write this line differently, or run the kernel on a real GPU."
+    else:  # F_BARRIER
+        what = f"meets barrier {arguments[0]}, and a block has barriers 0 to 15."
+        later = (
+            "Look at how the number of the barrier on this line is made, a stage number perhaps."
+        )
     why = "On a real GPU the whole kernel ends, and its context with it."
     return Trap(f"{case.begin(what)}\n{why}\n{later}", **case.place())  # type: ignore[arg-type]
 

@@ -39,7 +39,7 @@ def barrier(e: Builder, i: Instruction) -> None:
         raise e.unsupported(f"barrier {operands[0].value}: a block has barriers 0 to 15")
     if not identifier.isdigit():
         inside = e.t(f"icmp ult i32 {identifier}, 16")
-        e.fail_unless(inside, abi.F_UNSUPPORTED, e.resize(identifier, 32, 64), 0, 0, 0)
+        e.fail_unless(inside, abi.F_BARRIER, e.resize(identifier, 32, 64), 0, 0, 0)
     _argument(e, abi.T_A0, identifier, 32)
     e.store_thread(abi.T_A3, operation)
     if len(operands) > 1:
