@@ -10,7 +10,8 @@ import pytest
 from course_lib import ptxas
 from course_lib.kernel import compile_kernel
 from course_lib.ptx import probe_records, probes
-from course_lib.ptx.statements import find_entry, split_operands
+from course_lib.ptx.parse import split_operands
+from course_lib.ptx.statements import find_entry
 from course_lib.virtual_gpu.launch import launch
 
 TWO_STAGE = r"""

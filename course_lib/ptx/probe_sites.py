@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.ptx.statements import Entry, Statement, split_operands
+from course_lib.ptx.parse import split_operands
+from course_lib.ptx.statements import Entry, Statement
 
 #: Which phases are stamped for each kind (0 before, 1 after the instruction).
 PHASES: Mapping[str, tuple[int, ...]] = {

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+from course_lib.ptx.parse import split_operands
 from course_lib.ptx.probe_records import HEADER_MARK, RECORD_BYTES
 from course_lib.ptx.probe_sites import ADDRESSED, DELIMITERS, Plan, polls, shared_readings
-from course_lib.ptx.statements import Entry, split_operands
+from course_lib.ptx.statements import Entry
 
 PROBE_BEGIN = "// probe begin"
 PROBE_END = "// probe end"

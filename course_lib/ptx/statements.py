@@ -110,18 +110,3 @@ def _statement(content: str, start: int, end: int, line: int) -> Statement:
     words = content.split(None, 1)
     operands = words[1].strip() if len(words) > 1 else ""
     return Statement("instruction", start, end, line, words[0], operands, guard, negated)
-
-
-def split_operands(operands: str) -> list[str]:
-    """Splits at the commas that are in no bracket: "[%r1], [%rd2, {%r3, %r4}], 16" has three."""
-    parts, depth, begin = [], 0, 0
-    for index, character in enumerate(operands):
-        if character in "{[(":
-            depth += 1
-        elif character in "}])":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(operands[begin:index].strip())
-            begin = index + 1
-    last = operands[begin:].strip()
-    return [*parts, last] if last else parts
