@@ -23,8 +23,8 @@ T_TID_X, T_TID_Y, T_TID_Z = 13, 14, 15
 T_LANE, T_WARP = 16, 17
 T_STALL = 18  # timed build: cycles this thread waited for registers; added to, zeroed by run-time
 T_FUEL = 19  # back edges left before Y_FUEL; refilled by the run-time
-T_RUNTIME = 20  # slots 20 to 31 belong to the run-time
-T_LIVE = 32  # from here: live registers across a yield (CompiledKernel.thread_slots in all)
+T_RUNTIME = 20  # slots 20 to 55 belong to the run-time
+T_LIVE = 56  # from here: live registers across a yield (CompiledKernel.thread_slots in all)
 
 # --- block record: 64-bit slots -------------------------------------------------------------
 B_CTAID_X, B_CTAID_Y, B_CTAID_Z = 0, 1, 2

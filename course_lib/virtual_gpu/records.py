@@ -15,6 +15,8 @@ T_COPY_FIRST = T_RUNTIME + 1  # address of its oldest copy in flight, 0 = none
 T_COPY_LAST = T_RUNTIME + 2
 T_COPY_GROUP = T_RUNTIME + 3  # number of the group that is open for new copies
 T_WAIT_SITE = T_RUNTIME + 4  # where the thread waited for copies in this turn, -1 = nowhere
+# Slots by subject: happens_before T_RUNTIME + 5 to 11, mbarriers and bulk copies + 12 to 23,
+# tensor cores + 24 to 35.
 
 # --- block record, slots of the runtime -----------------------------------------------------
 B_CORE = B_RUNTIME + 0  # address of the core record
@@ -35,6 +37,8 @@ B_COPY_FREE = B_RUNTIME + 14  # address of the first free one, 0 = none
 B_COPIES_IN_FLIGHT = B_RUNTIME + 15
 B_START_CLOCK = B_RUNTIME + 16
 B_ARRIVED = B_RUNTIME + 17  # barriers that threads have arrived at: bit i = barrier i
+# Slots by subject: happens_before B_RUNTIME + 20 to 59, mbarriers and bulk copies + 60 to 99,
+# tensor cores + 100 to 129, clock + 130 to 159.
 
 # --- warp record ----------------------------------------------------------------------------
 W_READY = 0  # lanes that can run
@@ -111,9 +115,11 @@ K_NOTES_COUNT = 35
 K_NOTES_CAPACITY = 36
 K_FORCED_LANDINGS = 37  # copies that landed early because the pool was full
 K_BLOCK_CYCLES = 38  # address of (start, end) clocks by position in the queue, 0 = do not log
-K_SMEM_CYCLES = 39
-K_SPINS = 38  # turns in a row in which a warp only used up its fuel
-K_SLOTS = 64
+K_SPINS = 39  # turns in a row in which a warp only used up its fuel
+# Slots by subject: happens_before 40 to 59, mbarriers and bulk copies 60 to 79, tensor cores 80 to
+# 89, clock 90 to 119.
+K_CHECK = 40  # 1: happens_before follows every access to shared memory
+K_SLOTS = 128
 
 ORDERS = {"round_robin": 0, "one_last": 1, "one_first": 2, "random": 3, "timed": 4}
 ROUND_ROBIN, ONE_LAST, ONE_FIRST, RANDOM_ORDER, TIMED_ORDER = 0, 1, 2, 3, 4

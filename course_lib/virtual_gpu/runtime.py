@@ -23,6 +23,7 @@ from course_lib.virtual_gpu.abi import RUNTIME_FUNCTIONS
 
 SOURCES = (
     "abi", "records", "raw", "scheduler", "barriers", "collectives", "copies", "clock", "notes",
+    "happens_before",
     "runtime",
 )  # fmt: skip
 """Modules whose text decides the object's content."""
