@@ -19,7 +19,7 @@ _PUBLIC = {
     "TileReduction": "problems",
     "Gemm": "problems",
     "verify": "verification",
-    "trace": "timeline",
+    "trace": "tracing",
     "compare": "timing",
     "profile": "profiling",
     "PipelineModel": "pipeline_model",

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from course_lib.pipeline_model import PipelineModel
-from course_lib.timeline import KINDS, Stamp, rebuild
+from course_lib.timeline import KINDS
+from course_lib.timeline_steps import Stamp, rebuild
 
 TILE = 16384
 
@@ -333,7 +334,7 @@ def test_the_model_has_the_figures_it_was_made_from():
 
 
 def test_shared_issue_slots_are_compute_and_not_barrier():
-    from course_lib.timeline import charge_contention
+    from course_lib.tracing import charge_contention
 
     stamps = []
     for w, stay in enumerate((620, 900)):
@@ -362,7 +363,7 @@ def test_shared_issue_slots_are_compute_and_not_barrier():
 def test_a_traced_kernel_gives_its_ring(stages):
     from ring_kernel import line_of, problem, ring
 
-    from course_lib.timeline import trace
+    from course_lib.tracing import trace
 
     timeline = trace(ring(stages), problem(12), device="virtual")
     assert timeline.stages == stages and timeline.depth() == stages - 1
@@ -381,7 +382,7 @@ def test_a_traced_kernel_gives_its_ring(stages):
 def test_two_stages_take_less_than_load_and_compute_one_stage_takes_them_all():
     from ring_kernel import problem, ring
 
-    from course_lib.timeline import trace
+    from course_lib.tracing import trace
 
     one, two = (trace(ring(s), problem(30), device="virtual") for s in (1, 2))
     both = one.load_cycles() + one.compute_cycles()
@@ -393,7 +394,7 @@ def test_trace_does_not_change_the_virtual_time():
     from ring_kernel import problem, ring
 
     from course_lib.problem_runs import launch_timed
-    from course_lib.timeline import trace
+    from course_lib.tracing import trace
 
     plain = launch_timed(ring(2), problem(20)).cycles
     assert trace(ring(2), problem(20), device="virtual").total_cycles() == pytest.approx(
@@ -405,7 +406,7 @@ def test_a_kernel_that_fails_has_no_timeline_but_a_reason():
     from ring_kernel import problem, ring
 
     from course_lib.problem_runs import DoesNotRun
-    from course_lib.timeline import trace
+    from course_lib.tracing import trace
 
     case = problem()
     case.arguments = lambda kernel, inputs, outputs: [inputs["x"], outputs["out"], 99]
@@ -416,7 +417,7 @@ def test_a_kernel_that_fails_has_no_timeline_but_a_reason():
 def test_a_wrong_kernel_is_traced_and_the_timeline_says_that_it_is_wrong():
     from ring_kernel import problem, ring
 
-    from course_lib.timeline import trace
+    from course_lib.tracing import trace
 
     wrong = trace(ring(2, "NO_REUSE"), problem(), device="virtual")
     assert "WRONG by verify" in str(wrong)
