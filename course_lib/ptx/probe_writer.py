@@ -9,10 +9,16 @@ from dataclasses import dataclass, fields
 from course_lib.ptx.parse import split_operands
 from course_lib.ptx.probe_records import HEADER_MARK, RECORD_BYTES
 from course_lib.ptx.probe_sites import ADDRESSED, DELIMITERS, Plan, polls, shared_readings
+from course_lib.ptx.rewriting import (
+    Condition,
+    Insertion,
+    condition_before,
+    first_instruction,
+    linear,
+    rewrite,
+    unused_prefix,
+)
 from course_lib.ptx.statements import Entry
-
-PROBE_BEGIN = "// probe begin"
-PROBE_END = "// probe end"
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,7 @@ class Registers:
 
     @classmethod
     def unused_in(cls, text: str) -> Registers:
-        number = 0
-        while f"probe{number}_" in text:
-            number += 1
-        prefix = f"probe{number}_"
+        prefix = unused_prefix(text, "probe")
         names = [item.name for item in fields(cls) if item.name != "prefix"]
         return cls(prefix, **{name: f"%{prefix}{name}" for name in names})
 
@@ -66,12 +69,6 @@ class Registers:
         )
 
 
-@dataclass(frozen=True)
-class _Insertion:
-    position: int
-    lines: tuple[str, ...]
-
-
 class Writer:
     """Writes the stamps of one entry."""
 
@@ -86,41 +83,21 @@ class Writer:
     def rewrite(self, text: str) -> str:
         """The whole PTX text with the stamps of this entry in it."""
         insertions = [
-            _Insertion(self.entry.body[0], self.own.declarations()),
-            _Insertion(self._first_instruction(), tuple(self._prologue())),
+            Insertion(self.entry.body[0], self.own.declarations()),
+            Insertion(first_instruction(self.entry), tuple(self._prologue())),
             *self._insertions(),
         ]
-        places = [(self.entry.parameters[1], self._parameter_list(text))]
-        for item in insertions:
-            block = "\n".join((PROBE_BEGIN, *item.lines, PROBE_END))
-            places.append((item.position, f"\n{block}\n"))
-        pieces, position = [], 0
-        for place, added in sorted(places, key=lambda item: item[0]):  # stable
-            pieces += [text[position:place], added]
-            position = place
-        return "".join([*pieces, text[position:]])
-
-    def _parameter_list(self, text: str) -> str:
         kinds = {"buffer": "u64", "capacity": "u32", "slots": "u32", "stride": "u32"}
-        added = ", ".join(f".param .{kind} {self.own.parameter(n)}" for n, kind in kinds.items())
-        if not self.entry.has_parameter_list:
-            return f"({added})\n"
-        begin, end = self.entry.parameters
-        return f",\n\t{added}\n" if ".param" in text[begin:end] else added
-
-    def _first_instruction(self) -> int:
-        for statement in self.entry.statements:
-            if statement.kind in ("instruction", "label", "open"):
-                return statement.start
-        return self.entry.body[1]
+        parameters = {self.own.parameter(name): kind for name, kind in kinds.items()}
+        return rewrite(text, self.entry, insertions, parameters)
 
     def _prologue(self) -> Iterator[str]:
         """Chooses lane 0 of the chosen blocks, points at the warp's records, writes the header."""
         own = self.own
         a, b, c, d = own.low, own.high, own.clock, own.site  # free until the header
         name = own.parameter
-        yield from self._linear(a, b, "%tid", "%ntid")  # a = thread of the block
-        yield from self._linear(c, b, "%ctaid", "%nctaid")  # c = block of the grid
+        yield from linear(a, b, "%tid", "%ntid")  # a = thread of the block
+        yield from linear(c, b, "%ctaid", "%nctaid")  # c = block of the grid
         yield f"ld.param.u32 {d}, [{name('stride')}];"
         yield f"div.u32 {own.shared}, {c}, {d};"  # block slot
         yield f"mul.lo.u32 {d}, {own.shared}, {d};"
@@ -157,15 +134,6 @@ class Writer:
         yield self._store_addressed(own.on, own.shared, own.remote)
         yield from self._bump(own.on)
 
-    def _linear(self, into: str, scratch: str, index: str, size: str) -> Iterator[str]:
-        """``into`` = (index.z * size.y + index.y) * size.x + index.x."""
-        yield f"mov.u32 {into}, {index}.z;"
-        for axis in "yx":
-            yield f"mov.u32 {scratch}, {size}.{axis};"
-            yield f"mul.lo.u32 {into}, {into}, {scratch};"
-            yield f"mov.u32 {scratch}, {index}.{axis};"
-            yield f"add.u32 {into}, {into}, {scratch};"
-
     # One stamp: clock, store, bump.
 
     def _store_addressed(self, when: str, shared: str, global_: str) -> str:
@@ -188,7 +156,7 @@ class Writer:
         yield f"@{when} add.u32 {own.low}, {own.low}, {RECORD_BYTES};"
         yield f"@{when} min.u32 {own.low}, {own.low}, {own.end};"
 
-    def _insertions(self) -> Iterator[_Insertion]:
+    def _insertions(self) -> Iterator[Insertion]:
         own = self.own
         for plan in self.plans:
             statement = plan.statement
@@ -198,12 +166,12 @@ class Writer:
             if 0 in plan.phases:
                 lines = self._stamp(plan, 0)
                 if lines:
-                    yield _Insertion(statement.start, tuple(lines))
+                    yield Insertion(statement.start, tuple(lines))
             after = self._stamp(plan, 1) if 1 in plan.phases else []
             if plan.site.kind in DELIMITERS and self.has_runs:
                 after.append(f"mov.u32 {own.bits}, 0;")
             if after:
-                yield _Insertion(statement.end, tuple(after))
+                yield Insertion(statement.end, tuple(after))
 
     def _stamp(self, plan: Plan, phase: int) -> list[str]:
         """Lines of one stamp; none where the next stamp's clock reading serves for it."""
@@ -224,26 +192,11 @@ class Writer:
     def _condition(self, plan: Plan, phase: int) -> tuple[str, list[str]]:
         """Predicate under which this stamp is written, and the lines that compute it."""
         own = self.own
-        guard, when = plan.statement.guard, own.on
-        lines: list[str] = []
-        if plan.run_bit is not None:
-            bit = 1 << plan.run_bit
-            if phase == 0:
-                lines.append(f"and.b32 {own.scratch}, {own.bits}, {bit};")
-                lines.append(f"setp.eq.and.u32 {own.now}, {own.scratch}, 0, {own.on};")
-            when = own.now
-        if guard and phase == 0:
-            if plan.statement.negated:
-                # now = when and not guard
-                lines.append(f"selp.b32 {own.scratch}, 0, 1, {guard};")
-                lines.append(f"setp.ne.and.u32 {own.now}, {own.scratch}, 0, {when};")
-            else:
-                lines.append(f"and.pred {own.now}, {guard}, {when};")
-        if guard:
-            when = own.now
-        if plan.run_bit is not None and phase == 0:
-            lines.append(f"@{when} or.b32 {own.bits}, {own.bits}, {1 << plan.run_bit};")
-        return when, lines
+        if phase == 0:
+            return condition_before(plan, own.on, Condition(own.now, own.scratch, own.bits))
+        # What was worked out before the instruction still stands.
+        worked_out = plan.run_bit is not None or plan.statement.guard
+        return own.now if worked_out else own.on, []
 
     def _addresses(self, plan: Plan, when: str) -> list[str]:
         """Stores the record with the shared and the global address of an access."""
@@ -284,7 +237,7 @@ class Writer:
             f"cvt.u32.u64 {own.remote}, {own.wide};"
         )
 
-    def _polling_wait(self, plan: Plan) -> Iterator[_Insertion]:
+    def _polling_wait(self, plan: Plan) -> Iterator[Insertion]:
         """A try that fails is the beginning of the wait, the one that succeeds its end.
 
         ``waiting`` holds the site that is being waited at, so that the shape of the retry loop
@@ -302,7 +255,7 @@ class Writer:
             ]
         before.append(f"@{own.now} mov.u32 {own.start}, %clock;")
         before.append(f"@{own.now} mov.u32 {own.waiting}, {index};")
-        yield _Insertion(statement.start, tuple(before))
+        yield Insertion(statement.start, tuple(before))
         success = split_operands(statement.operands)[0]
         # A guard that was false leaves `waiting` at another site (or at none): no record.
         after = [f"setp.eq.and.u32 {own.now}, {own.waiting}, {index}, {own.on};"]
@@ -315,7 +268,7 @@ class Writer:
         after.append(f"@{own.now} mov.u32 {own.waiting}, 0;")
         if self.has_runs:
             after.append(f"@{own.now} mov.u32 {own.bits}, 0;")
-        yield _Insertion(statement.end, tuple(after))
+        yield Insertion(statement.end, tuple(after))
 
 
 def _split_address(operand: str) -> tuple[str, int]:

@@ -52,7 +52,8 @@ from course_lib.ptx.probe_records import (
     locate,
 )
 from course_lib.ptx.probe_sites import PHASES, ProbeSite, cell_lines, choose, kind_of, notes
-from course_lib.ptx.probe_writer import PROBE_BEGIN, PROBE_END, Registers, Writer
+from course_lib.ptx.probe_writer import Registers, Writer
+from course_lib.ptx.rewriting import PROBE_BEGIN, PROBE_END
 from course_lib.ptx.statements import find_entry
 
 __all__ = [
