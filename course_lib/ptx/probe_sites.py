@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +107,15 @@ def cell_lines(module: Any, kernel_name: str) -> dict[int, int | None]:
     return lines
 
 
-def choose(entry: Entry, lines: Mapping[int, int | None]) -> list[Plan]:
-    """The sites in text order; of a run within one basic block only the first access."""
+def choose(
+    entry: Entry,
+    lines: Mapping[int, int | None],
+    kind_of: Callable[[str], str | None] = kind_of,
+) -> list[Plan]:
+    """The sites in text order; of a run within one basic block only the first access.
+
+    ``kind_of`` tells a site's kind from its opcode; None is no site.
+    """
     plans: list[Plan] = []
     stamped: set[tuple[str, int | None, str, bool]] = set()
     segment = 0
