@@ -80,7 +80,10 @@ def load(path: Path) -> Case:
         base = load(path.parent / keys["base"]) if "base" in keys else None
         if base is None:
             raise CaseError(f"{path.name}: an .edit file needs a `base`")
-        keys = {key: base.keys[key] for key in INHERITED if key in base.keys} | keys
+        own = keys
+        keys = {key: base.keys[key] for key in INHERITED if key in base.keys} | own
+        if not body.strip() and not set(INHERITED) & set(own):
+            raise CaseError(f"{path.name}: nothing is edited")
         body = _edited(path, base.text, body)
     missing = {"title", "problem", "verdict", "source"} - set(keys)
     if missing:
@@ -115,7 +118,7 @@ def _header(path: Path) -> tuple[dict[str, str], str]:
         if match[1] not in KEYS or match[1] in keys:
             raise CaseError(f"{path.name}: `{match[1]}` is unknown, or there twice")
         keys[match[1]] = match[2].strip()
-    raise CaseError(f"{path.name}: nothing follows the header")
+    return keys, ""
 
 
 def _edited(path: Path, base: str, edits: str) -> str:
@@ -148,6 +151,4 @@ def _edits(path: Path, text: str) -> list[tuple[list[str], list[str]]]:
         if sign:
             found[-1][sign == "+"].append(line[1:])
         last = sign
-    if not found:
-        raise CaseError(f"{path.name}: nothing is edited")
     return found
