@@ -11,6 +11,7 @@ from case_files import Case, CaseError
 
 from course_lib.problem_runs import launch_virtual
 from course_lib.virtual_gpu import report
+from course_lib.virtual_gpu.flow import Unsupported
 from course_lib.virtual_gpu.launch import LaunchResult
 
 ORDERS = [("round_robin", 0), ("one_last", 0), ("one_first", 1), ("random", 0)]
@@ -42,7 +43,10 @@ def runs(case: Case) -> list[tuple[LaunchResult, bool]]:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_case(path: Path) -> None:
     case = case_files.load(path)
-    found = runs(case)
+    try:
+        found = runs(case)
+    except Unsupported as refusal:
+        pytest.xfail(f"the virtual GPU refuses it: {refusal}")
     if case.verdict == "right":
         assert [result.errors for result, _ in found] == [[]] * len(found)
         assert all(ok for _, ok in found)

@@ -1,0 +1,62 @@
+// title: A producer warpgroup gives registers to the consumer warpgroup; the stage is released by one elected arrival
+// problem: TileReduction.of_tiles(7, 2, tile_elements=1024, threads=256)
+// verdict: right
+// arch: sm_90a
+// source: own
+using u32 = unsigned;
+using u64 = unsigned long long;
+
+__device__ u32 address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+__device__ void init(u64* bar, u32 count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address(bar)), "r"(count) : "memory");
+}
+__device__ void arrive(u64* bar) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(bar)) : "memory");
+}
+__device__ void expect(u64* bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address(bar)), "r"(bytes) : "memory");
+}
+__device__ void wait(u64* bar, u32 parity) {
+  u32 done = 0;
+  while (!done)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(address(bar)), "r"(parity) : "memory");
+}
+__device__ void copy(void* to, const void* from, u32 bytes, u64* bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)) : "memory");
+}
+__device__ void add_sum(u32* where, u32 sum) {
+  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+  if (threadIdx.x % 32 == 0) atomicAdd(where, sum);
+}
+
+constexpr int TILE = 1024, STAGES = 4;
+
+extern "C" __global__ void __launch_bounds__(256) ring(const u32* x, u32* out, int tiles) {
+  __shared__ __align__(128) u32 stage[STAGES][TILE];
+  __shared__ u64 full[STAGES], empty[STAGES];
+  const u32* mine = x + (size_t)blockIdx.x * tiles * TILE;
+  const int group = threadIdx.x / 128, me = threadIdx.x % 128;
+  if (threadIdx.x == 0)
+    for (int s = 0; s < STAGES; ++s) init(&full[s], 1), init(&empty[s], 1);
+  __syncthreads();
+  if (group == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (me == 0)
+      for (int t = 0; t < tiles; ++t) {
+        wait(&empty[t % STAGES], t / STAGES % 2 ^ 1);
+        expect(&full[t % STAGES], TILE * 4);
+        copy(stage[t % STAGES], mine + t * TILE, TILE * 4, &full[t % STAGES]);
+      }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    for (int t = 0; t < tiles; ++t) {
+      wait(&full[t % STAGES], t / STAGES % 2);
+      u32 sum = 0;
+      for (int i = me; i < TILE; i += 128)
+        sum += stage[t % STAGES][i];
+      asm volatile("bar.sync 1, 128;" ::: "memory");
+      if (me == 0) arrive(&empty[t % STAGES]);
+      add_sum(&out[blockIdx.x * tiles + t], sum);
+    }
+  }
+}
