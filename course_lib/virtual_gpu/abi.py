@@ -114,10 +114,21 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
     "rt_printf": ("i64", 3),  # windowed addresses of the format and of the arguments, site
     "rt_shared_uninitialised": ("void", 3),  # shared offset, bytes, site
     "rt_divide": ("void", 1),  # site: an integer division by zero was met
+    # checked build only:
+    "rt_check_read": ("void", 3),  # shared offset, bytes, site
+    "rt_check_write": ("void", 3),
+    "rt_check_atomic": ("void", 4),  # shared offset, bytes, site, flags of happens_before
+    "rt_order_word": ("void", 3),  # windowed address of a word, WORD_*, ORDER_*
+    "rt_order_fence": ("void", 0),
+    "rt_order_proxies": ("void", 0),
     # timed build only:
     "rt_global_load": ("i64", 3),  # windowed address, bytes, site -> cycle when the data is there
     "rt_global_store": ("void", 3),  # windowed address, bytes, site
 }
+
+# What a strong access does to its word, and how it orders (PTX ISA, .sem).
+WORD_LOAD, WORD_STORE, WORD_UPDATE = 0, 1, 2
+ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE = 0, 1, 2  # flags; both: acq_rel
 
 # --- issue cost per opcode class (cycles of one scheduler per warp instruction) -------------
 # 32 lanes wide for float32, 16 for integer and logic, 16 for conversions; double at half rate.

@@ -19,6 +19,7 @@ from course_lib.virtual_gpu.abi import (
     Y_BARRIER,
 )
 from course_lib.virtual_gpu.clock import advance_to
+from course_lib.virtual_gpu.happens_before import arrive_only, count_arrivals, join_barrier
 from course_lib.virtual_gpu.notes import note_meeting
 from course_lib.virtual_gpu.raw import load64, native, store64
 from course_lib.virtual_gpu.records import (
@@ -35,12 +36,14 @@ from course_lib.virtual_gpu.records import (
     BAR_PARTIAL,
     BAR_TRUE,
     BAR_VOTES,
+    BAR_WAITS,
     BARRIER_BYTES,
     BARRIER_COUNT,
     DIVERGENT,
     DONE,
     FULL_WARP,
     K_BARRIER_CYCLES,
+    K_CHECK,
     K_FAULT_THREAD,
     K_TIMED,
     W_BARRIER,
@@ -84,6 +87,8 @@ def arrive(block, thread, warp, lane, reason):
     store64(barrier, place, load64(barrier, place) | bit)
     waiting = W_BARRIER if reason == Y_BARRIER else W_READY
     store64(record, waiting, load64(record, waiting) | bit)
+    if reason != Y_BARRIER:
+        arrive_only(block, thread, barrier, warp)
     count_warp(block, barrier, warp)
 
 
@@ -103,6 +108,7 @@ def count_warp(block, barrier, warp):
     if arrived != 0 and (arrived | exited) == FULL_WARP:
         store64(barrier, BAR_PARTIAL + warp, 0)
         store64(barrier, BAR_ARRIVED, load64(barrier, BAR_ARRIVED) + 32)
+        count_arrivals(block, barrier, warp)
 
 
 @native
@@ -181,6 +187,23 @@ def waits_at(block, barrier, index, warp):
 
 
 @native
+def lanes_at(block, barrier, index, warp):
+    """The lanes of a warp that wait here and have been counted."""
+    record = load64(block, B_WARPS) + warp * WARP_BYTES
+    waiting = load64(record, W_BARRIER) & ~load64(barrier, BAR_PARTIAL + warp)
+    stride = load64(block, B_THREAD_BYTES)
+    thread = load64(block, B_THREADS) + warp * 32 * stride
+    here = 0
+    lane = 0
+    while waiting >> lane != 0:
+        if (waiting >> lane) & 1 and load64(thread, T_A0) & (BARRIER_COUNT - 1) == index:
+            here |= 1 << lane
+        thread += stride
+        lane += 1
+    return here
+
+
+@native
 def warps_at(block, barrier, index, site):
     """The warps that wait here at this site, as a bit mask."""
     found = 0
@@ -218,6 +241,10 @@ def release(block, barrier, index):
     # Barriers with a number of threads join roles on purpose, each at its own line.
     if load64(barrier, BAR_EXPECTED) == 0:
         compare_sites(block, barrier, index)
+    if load64(core, K_CHECK) != 0:
+        for warp in range(load64(block, B_WARP_COUNT)):
+            store64(barrier, BAR_WAITS + warp, lanes_at(block, barrier, index, warp))
+        join_barrier(block, barrier)
     for warp in range(load64(block, B_WARP_COUNT)):
         record = load64(block, B_WARPS) + warp * WARP_BYTES
         if load64(record, W_BARRIER) != 0:

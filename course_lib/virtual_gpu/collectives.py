@@ -34,6 +34,7 @@ from course_lib.virtual_gpu.abi import (
     VOTE_BALLOT,
     VOTE_UNI,
     Y_SHUFFLE,
+    Y_SYNCWARP,
     Y_VOTE,
 )
 from course_lib.virtual_gpu.clock import advance_to
@@ -56,6 +57,7 @@ from course_lib.virtual_gpu.records import (
     W_READY,
     WARP_BYTES,
 )
+from course_lib.virtual_gpu.vector_clocks import join_lanes
 
 ABSENT_LANE = 0xCDCDCDCD  # what a shuffle reads from a lane that takes no part: undefined in CUDA
 
@@ -78,6 +80,8 @@ def complete_collectives(block, warp):
             members &= ~load64(record, W_EXITED)
             if are_together(threads, stride, record, thread, members):
                 perform(threads, stride, thread, members)
+                if load64(thread, T_REASON) == Y_SYNCWARP:
+                    join_lanes(block, threads, stride, members)
                 resume(block, record, threads, stride, members)
                 undecided &= ~members
         lane += 1

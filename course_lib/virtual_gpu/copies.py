@@ -14,6 +14,7 @@ from course_lib.virtual_gpu.abi import (
     T_SITE,
 )
 from course_lib.virtual_gpu.clock import fetch, log_landing, stall_until
+from course_lib.virtual_gpu.happens_before import WRITES, access, copies_complete, copy_column
 from course_lib.virtual_gpu.raw import copy_bytes, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_COPIES,
@@ -35,6 +36,7 @@ from course_lib.virtual_gpu.records import (
     CP_SOURCE,
     CP_SOURCE_BYTES,
     CP_TARGET,
+    K_CHECK,
     K_COPY_ISSUE_CYCLES,
     K_FORCED_LANDINGS,
     K_LANDING,
@@ -183,6 +185,9 @@ def rt_copy_async(block, thread, target, source, count, source_count, site, addr
         ready = fetch(core, address, source_count, now, False)
         log_landing(block, thread, target, address, site, now, ready)
         store64(thread, T_CLOCK, now + load64(core, K_COPY_ISSUE_CYCLES))
+    if load64(core, K_CHECK) != 0:
+        column, group = copy_column(block, thread), load64(thread, T_COPY_GROUP)
+        access(block, thread, target, count, site, WRITES, column, group + 1, address)
     policy = load64(core, K_LANDING)
     now_landing = policy == LAND_EARLY or (policy == LAND_RANDOM and draw(core, 2) == 0)
     if now_landing:
@@ -204,10 +209,12 @@ def rt_copy_commit(block, thread):
 def rt_copy_wait(block, thread, allowed, site):
     """Wait until at most `allowed` of the thread's youngest groups are pending (-1: none, not even
     the open one)."""
+    limit = load64(thread, T_COPY_GROUP) - allowed
+    if load64(load64(block, B_CORE), K_CHECK) != 0:
+        copies_complete(block, thread, limit)
     copy = load64(thread, T_COPY_FIRST)
     if copy == 0:
         return 0
-    limit = load64(thread, T_COPY_GROUP) - allowed
     ready = 0
     while copy != 0 and load64(copy, CP_GROUP) < limit:
         ready = max(ready, pop_oldest(block, thread))

@@ -50,21 +50,21 @@ class CompiledKernel:
     name: str
     module: Module
     flat: FlatKernel = field(repr=False)
-    _steps: dict[bool, tuple[int, int, Any]] = field(default_factory=dict, repr=False)
+    _steps: dict[tuple[bool, bool], tuple[int, int, Any]] = field(default_factory=dict, repr=False)
 
-    def address(self, timed: bool = False) -> int:
+    def address(self, timed: bool = False, checked: bool = False) -> int:
         """Address of ``step``; compiles this build the first time."""
-        return self._step(timed)[0]
+        return self._step(timed, checked)[0]
 
-    def thread_slots(self, timed: bool = False) -> int:
+    def thread_slots(self, timed: bool = False, checked: bool = False) -> int:
         """Size of a thread record in 64-bit slots."""
-        return self._step(timed)[1]
+        return self._step(timed, checked)[1]
 
-    def _step(self, timed: bool) -> tuple[int, int, Any]:
+    def _step(self, timed: bool, checked: bool) -> tuple[int, int, Any]:
         with _lock:
-            if timed not in self._steps:
-                self._steps[timed] = _compile(self.flat, timed)
-            return self._steps[timed]
+            if (timed, checked) not in self._steps:
+                self._steps[timed, checked] = _compile(self.flat, timed, checked)
+            return self._steps[timed, checked]
 
     @property
     def static_shared(self) -> int:
@@ -93,12 +93,12 @@ class CompiledKernel:
         return self.flat.global_data
 
 
-def build(module: Module, name: str, timed: bool = False) -> CompiledKernel:
+def build(module: Module, name: str, timed: bool = False, checked: bool = False) -> CompiledKernel:
     """Translates and compiles kernel ``name``.  Raises ``Unsupported`` naming what is missing."""
     try:
         with _lock:
             kernel = CompiledKernel(name, module, prepare(module, name))
-            kernel.address(timed)
+            kernel.address(timed, checked)
             return kernel
     except Unsupported as refusal:
         line = module.sites[refusal.site].cell_line
@@ -107,8 +107,8 @@ def build(module: Module, name: str, timed: bool = False) -> CompiledKernel:
         raise Unsupported(f"{refusal.reason} (line {line} of your cell)", refusal.site) from None
 
 
-def _compile(flat: FlatKernel, timed: bool) -> tuple[int, int, Any]:
-    translation = translate(flat, timed)
+def _compile(flat: FlatKernel, timed: bool, checked: bool) -> tuple[int, int, Any]:
+    translation = translate(flat, timed, checked)
     code = _machine_code(translation.ir)
     _check_symbols(code)
     import llvmlite.binding as llvm

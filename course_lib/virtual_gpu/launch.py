@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_lib.gpu_limits import KB, STATIC_SHARED_LIMIT, limits_of
-from course_lib.virtual_gpu import printing, report, runtime
+from course_lib.virtual_gpu import printing, report, runtime, shadow
 from course_lib.virtual_gpu.abi import (
     B_SM,
     C_COPY_BYTES,
@@ -32,9 +32,11 @@ from course_lib.virtual_gpu.abi import (
 )
 from course_lib.virtual_gpu.machine import H200, Machine
 from course_lib.virtual_gpu.memory import AddressSpace, ArgumentError, Slot
+from course_lib.virtual_gpu.races import RawRace
 from course_lib.virtual_gpu.records import (
     BUDGET,
     DONE,
+    EXHAUSTED,
     K_CYCLES,
     K_FORCED_LANDINGS,
     K_FUEL,
@@ -120,6 +122,7 @@ class LaunchResult:
     stalls: dict[int, float] = field(default_factory=dict)
     landings: np.ndarray = field(default_factory=lambda: np.zeros(0, LANDING_TYPE))
     array_addresses: dict[str, int] = field(default_factory=dict)
+    races: list[RawRace] = field(default_factory=list)
     resident: int = 1
     seconds: float = 0.0
 
@@ -161,6 +164,7 @@ def launch(
     threads: int | Sequence[int] | None = None,
     timed: bool | None = None,
     resident: int | None = None,
+    check: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> LaunchResult:
     """Run a kernel and return what happened; arrays are written in place.
@@ -169,6 +173,7 @@ def launch(
     `order` chooses the next warp (`victim` is the warp of `one_last` and `one_first`), `landing`
     when asynchronous copies land. `blocks` runs only these linear block indices. `module` is other
     PTX of the same kernel. `trace` logs the copies of every warp's lane 0 into `.landings`.
+    `check` follows every access to shared memory: pairs that nothing orders are in `.races`.
     `progress` is called now and then with the share of the work that is done. Ctrl-C stops a run.
 
     Raises ArgumentError or LaunchError where arguments or shape do not fit, and
@@ -181,7 +186,9 @@ def launch(
     )  # fmt: skip
     timed = order == "timed" if timed is None else timed
     machine = machine or H200
-    compiled = compiled_kernel(kernel.module if module is None else module, kernel.name, timed)
+    compiled = compiled_kernel(
+        kernel.module if module is None else module, kernel.name, timed, check
+    )
     grid3 = _three("grid", grid)
     block3 = _three("block", kernel.threads if threads is None else threads)
     dynamic = kernel.shared_bytes
@@ -191,7 +198,7 @@ def launch(
         resident = _resident(kernel, block3) if timed else 1
     jobs = _jobs(grid3, blocks, timed, machine, workers)
     resident = max(1, min(resident, max((len(job.blocks) for job in jobs), default=1)))
-    plan = plan_for(compiled, Shape(block3, dynamic, resident, timed, machine))
+    plan = plan_for(compiled, Shape(block3, dynamic, resident, timed, machine, check))
     run = _Run(kernel, plan, policy, grid3, space, jobs, progress)
     run.run(_worker_count(workers, len(jobs)))
     result = run.result()
@@ -448,6 +455,8 @@ class _Run:
                 status = BUDGET if status == STOPPED else status
         with self.lock:
             self.cycles = max(self.cycles, int(worker.core[K_CYCLES]))
+            if status == EXHAUSTED:
+                raise LaunchError(shadow.NO_MEMORY)
             if status not in (DONE, STOPPED):
                 self.errors[number] = report.explain(self.kernel, worker, self.space, status)
 
@@ -460,6 +469,7 @@ class _Run:
             printed=printing.joined([worker.printed for worker in self.workers]),
             resident=self.plan.shape.resident,
             array_addresses=self.space.addresses(),
+            races=shadow.collect_races([worker.core for worker in self.workers]),
         )
         result.counters["turns"] = sum(int(worker.core[K_TURNS]) for worker in self.workers)
         if timed:

@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 I64 = types.int64
@@ -55,6 +56,7 @@ def _element(builder: Any, base: Any, index: Any, bits: int) -> Any:
 
 
 load64, store64 = _loader(64), _storer(64)
+load32, store32 = _loader(32), _storer(32)
 load8, store8 = _loader(8), _storer(8)
 
 
@@ -86,6 +88,61 @@ def fill_bytes(typing_context: Any, target: Any, value: Any, count: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(I64, I64, I64), generate
+
+
+@intrinsic
+def join_words(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
+    """target[k] = max(target[k], source[k]) over 32-bit words; `count` is a multiple of 8."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        i64, vector = ir.IntType(64), ir.VectorType(ir.IntType(32), 8)
+        index = cgutils.alloca_once_value(builder, ir.Constant(i64, 0))
+        head, body, done = (builder.append_basic_block(n) for n in ("join", "eight", "joined"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        at = builder.load(index)
+        builder.cbranch(builder.icmp_signed("<", at, arguments[2]), body, done)
+        builder.position_at_end(body)
+        offset = builder.mul(at, ir.Constant(i64, 4))
+        mine, theirs = (
+            builder.inttoptr(builder.add(arguments[k], offset), ir.PointerType(vector))
+            for k in (0, 1)
+        )
+        have, new = builder.load(mine, align=4), builder.load(theirs, align=4)
+        larger = builder.select(builder.icmp_signed(">", have, new), have, new)
+        builder.store(larger, mine, align=4)
+        builder.store(builder.add(at, ir.Constant(i64, 8)), index)
+        builder.branch(head)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(I64, I64, I64), generate
+
+
+@intrinsic
+def allocate(typing_context: Any, count: Any) -> Any:
+    """Address of `count` bytes of zeros from the C library, 0 where there are none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        i64 = ir.IntType(64)
+        kind = ir.FunctionType(i64, [i64, i64])
+        function = cgutils.get_or_insert_function(builder.module, kind, "calloc")
+        return builder.call(function, [arguments[0], ir.Constant(i64, 1)])
+
+    return I64(I64), generate
+
+
+@intrinsic
+def give_back(typing_context: Any, address: Any) -> Any:
+    """Return what `allocate` gave; 0 is nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)])
+        function = cgutils.get_or_insert_function(builder.module, kind, "free")
+        builder.call(function, [arguments[0]])
+        return context.get_dummy_value()
+
+    return types.void(I64), generate
 
 
 @intrinsic

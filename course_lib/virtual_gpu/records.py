@@ -15,6 +15,11 @@ T_COPY_FIRST = T_RUNTIME + 1  # address of its oldest copy in flight, 0 = none
 T_COPY_LAST = T_RUNTIME + 2
 T_COPY_GROUP = T_RUNTIME + 3  # number of the group that is open for new copies
 T_WAIT_SITE = T_RUNTIME + 4  # where the thread waited for copies in this turn, -1 = nowhere
+T_EPOCH = T_RUNTIME + 5  # checked run: its accesses now are events (thread, epoch)
+T_COPY_COLUMN = T_RUNTIME + 6  # column of its cp.async groups, 0 = none yet
+T_CHANGED = T_RUNTIME + 7  # CHANGED_*: what its clock holds beyond the base vector
+T_FENCED = T_RUNTIME + 8  # vector: its clock at its last fence, 0 = none
+T_SEEN = T_RUNTIME + 9  # vector: what its relaxed reads saw, for its next fence, 0 = nothing
 # Slots by subject: happens_before T_RUNTIME + 5 to 11, mbarriers and bulk copies + 12 to 23,
 # tensor cores + 24 to 35.
 
@@ -37,6 +42,24 @@ B_COPY_FREE = B_RUNTIME + 14  # address of the first free one, 0 = none
 B_COPIES_IN_FLIGHT = B_RUNTIME + 15
 B_START_CLOCK = B_RUNTIME + 16
 B_ARRIVED = B_RUNTIME + 17  # barriers that threads have arrived at: bit i = barrier i
+B_CELLS = B_RUNTIME + 20  # checked run: address of the shadow cells
+B_CELLS_BYTES = B_RUNTIME + 21
+B_ROWS = B_RUNTIME + 22  # address of vector 0; the clocks of the threads come first
+B_ROW_BYTES = B_RUNTIME + 23
+B_COLUMNS = B_RUNTIME + 24  # columns in use
+B_COLUMN_CAPACITY = B_RUNTIME + 25  # of one half of a vector
+B_VECTORS = B_RUNTIME + 26  # vectors in use
+B_VECTOR_CAPACITY = B_RUNTIME + 27
+B_COLUMN_KINDS = B_RUNTIME + 28  # address: kind and owner of each column, 32 bits each
+B_FREE_READ = B_RUNTIME + 29  # address of the first free read record
+B_CHUNKS = B_RUNTIME + 30  # address of the first chunk of read records
+B_CHUNK = B_RUNTIME + 31  # the chunk that is being used up
+B_CHUNK_USED = B_RUNTIME + 32  # bytes
+B_WARP_BASE = B_RUNTIME + 33  # address: for each warp, the least epoch that the base holds
+B_WORDS = B_RUNTIME + 34  # address of the hash table of words that order threads
+B_WORD_CAPACITY = B_RUNTIME + 35
+B_WORD_COUNT = B_RUNTIME + 36
+B_CHUNK_COUNT = B_RUNTIME + 37
 # Slots by subject: happens_before B_RUNTIME + 20 to 59, mbarriers and bulk copies + 60 to 99,
 # tensor cores + 100 to 129, clock + 130 to 159.
 
@@ -57,9 +80,13 @@ BAR_EXPECTED = 1  # threads that complete it, 0 = all that live
 BAR_TRUE = 2  # arrivals whose predicate is true (bar.red)
 BAR_VOTES = 3  # arrivals in all, by lane
 BAR_CLOCK = 4  # latest arrival
+BAR_VECTOR = 5  # checked run: vector of the threads that only arrived, 0 = never needed
+BAR_MARKED = 6  # checked run: 1 = that vector holds something
 BAR_PARTIAL = 8  # from here: for each warp, lanes that have arrived while the warp is incomplete
 MAX_WARPS = 32
-BAR_SLOTS = BAR_PARTIAL + MAX_WARPS
+BAR_HELD = BAR_PARTIAL + MAX_WARPS  # checked run: vector of each warp's lanes that only arrived
+BAR_WAITS = BAR_HELD + MAX_WARPS  # checked run: lanes of each warp that are about to go on
+BAR_SLOTS = BAR_WAITS + MAX_WARPS
 BARRIER_BYTES = BAR_SLOTS * 8
 
 # --- record of one asynchronous copy in flight ----------------------------------------------
@@ -119,7 +146,20 @@ K_SPINS = 39  # turns in a row in which a warp only used up its fuel
 # Slots by subject: happens_before 40 to 59, mbarriers and bulk copies 60 to 79, tensor cores 80 to
 # 89, clock 90 to 119.
 K_CHECK = 40  # 1: happens_before follows every access to shared memory
+K_CELL_SHIFT = 41  # a shadow cell stands for 1 << shift bytes
+K_PROXIES = 42  # 1: the kernel has instructions of the async proxy
+K_RACES = 43  # address of the race records
+K_RACE_COUNT = 44
+K_RACE_CAPACITY = 45
+K_EXHAUSTED = 46  # 1: no memory left for what must be remembered
 K_SLOTS = 128
+
+# --- race records (order of the fields of races.RACE_TYPE) ------------------------------------
+RACE_FIRST_SITE, RACE_FIRST_KIND, RACE_SECOND_SITE, RACE_SECOND_KIND, RACE_MISSING = range(5)
+RACE_COUNT, RACE_BLOCK, RACE_OFFSET, RACE_BYTES = range(5, 9)
+RACE_FIRST_THREAD, RACE_FIRST_GROUP, RACE_FIRST_SOURCE = range(9, 12)
+RACE_SECOND_THREAD, RACE_SECOND_GROUP, RACE_SECOND_SOURCE = range(12, 15)
+RACE_SLOTS = 16
 
 ORDERS = {"round_robin": 0, "one_last": 1, "one_first": 2, "random": 3, "timed": 4}
 ROUND_ROBIN, ONE_LAST, ONE_FIRST, RANDOM_ORDER, TIMED_ORDER = 0, 1, 2, 3, 4
@@ -128,6 +168,7 @@ LAND_EARLY, LAND_LATE, LAND_RANDOM = 0, 1, 2
 
 # --- how a core's run ended -----------------------------------------------------------------
 DONE, FAULT, DEADLOCK, BUDGET, STOPPED, DIVERGENT, BAD_MASK, BAD_BARRIER = range(8)
+EXHAUSTED = 40  # a checked run found no memory for what it must remember
 
 # --- bandwidth queue: a ring of buckets in time ---------------------------------------------
 Q_CAPACITY = 0  # units that one bucket takes

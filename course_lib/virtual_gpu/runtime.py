@@ -23,7 +23,7 @@ from course_lib.virtual_gpu.abi import RUNTIME_FUNCTIONS
 
 SOURCES = (
     "abi", "records", "raw", "scheduler", "barriers", "collectives", "copies", "clock", "notes",
-    "happens_before",
+    "shadow", "vector_clocks", "happens_before", "ordering_words",
     "runtime",
 )  # fmt: skip
 """Modules whose text decides the object's content."""
@@ -99,12 +99,21 @@ def build() -> bytes:
 
 def _functions() -> dict[str, tuple[Any, int]]:
     """Entry points with their number of 64-bit arguments."""
-    from course_lib.virtual_gpu import clock, copies, notes, scheduler
+    from course_lib.virtual_gpu import (
+        clock,
+        copies,
+        happens_before,
+        notes,
+        ordering_words,
+        scheduler,
+    )
+
+    homes = (copies, notes, clock, happens_before, ordering_words)
 
     found: dict[str, tuple[Any, int]] = {RUN_CORE: (scheduler.run_core, 1)}
     for name, (_, extra) in RUNTIME_FUNCTIONS.items():
         if name not in CALLED_BACK:
-            home = next(m for m in (copies, notes, clock) if hasattr(m, name))
+            home = next(m for m in homes if hasattr(m, name))
             found[name] = (getattr(home, name), extra + 2)
     return found
 

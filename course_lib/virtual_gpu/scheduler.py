@@ -41,6 +41,7 @@ from course_lib.virtual_gpu.barriers import (
 from course_lib.virtual_gpu.clock import charge, clear_core_clock, issue
 from course_lib.virtual_gpu.collectives import complete_collectives
 from course_lib.virtual_gpu.copies import draw, forget_copies, land_some
+from course_lib.virtual_gpu.happens_before import begin_block
 from course_lib.virtual_gpu.raw import call_step, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_ARRIVED,
@@ -62,11 +63,13 @@ from course_lib.virtual_gpu.records import (
     BUDGET,
     DEADLOCK,
     DONE,
+    EXHAUSTED,
     FAULT,
     FULL_WARP,
     K_BLOCK_BYTES,
     K_BLOCKS,
     K_CYCLES,
+    K_EXHAUSTED,
     K_FAULT_BLOCK,
     K_FAULT_THREAD,
     K_FUEL,
@@ -133,6 +136,7 @@ def start_block(core, block, linear, clock):
         fill_bytes(barrier + BAR_PARTIAL * 8, 0, MAX_WARPS * 8)
     start_threads(core, block, clock)
     start_warps(block, clock)
+    begin_block(block)
 
 
 @native
@@ -391,6 +395,8 @@ def run_turn(core, candidate):
         end_block(core, block)
     elif load64(block, B_STEPS_LEFT) < 0:
         return BUDGET
+    if load64(core, K_EXHAUSTED) != 0:
+        return EXHAUSTED
     return DONE
 
 

@@ -6,13 +6,14 @@ Allocating and filling these takes longer than a small launch, so they are kept 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from course_lib.ptx.parse import Module
-from course_lib.virtual_gpu import printing, runtime
+from course_lib.virtual_gpu import printing, runtime, shadow
 from course_lib.virtual_gpu.abi import (
     B_COUNTERS,
     B_LOCAL,
@@ -66,6 +67,7 @@ from course_lib.virtual_gpu.records import (
     K_BLOCKS,
     K_COLLECTIVE_CYCLES,
     K_COPY_ISSUE_CYCLES,
+    K_EXHAUSTED,
     K_ISSUE_QUEUES,
     K_L1_LATENCY,
     K_L2_LATENCY,
@@ -74,6 +76,7 @@ from course_lib.virtual_gpu.records import (
     K_MEMORY_QUEUE,
     K_NOTES,
     K_NOTES_CAPACITY,
+    K_RACE_COUNT,
     K_RESIDENT,
     K_SECTORS,
     K_SEEN,
@@ -115,6 +118,7 @@ class Shape:
     resident: int
     timed: bool
     machine: Machine
+    checked: bool = False
 
     @property
     def threads(self) -> int:
@@ -174,14 +178,17 @@ class Worker:
         self.stalls = np.zeros(sites + 1, np.int64)
         self.landings = np.zeros((0, LOG_SLOTS), np.int64)
         self.printed = printing.Printed()
-        self.slots = compiled.thread_slots(shape.timed)
+        self.slots = compiled.thread_slots(shape.timed, shape.checked)
         self.records = np.zeros((shape.resident, B_SLOTS), np.int64)
+        self._keep: list[np.ndarray] = []
         self.blocks = [self._block(k) for k in range(shape.resident)]
         self.stop = np.zeros(1, np.int64)
-        self._keep: list[np.ndarray] = []
         self._fill_core()
         if shape.timed:
             self._fill_clock()
+        if shape.checked:
+            shadow.prepare_core(self.core, compiled.flat)
+            weakref.finalize(self, shadow.free_tables, self.core, self.records)
 
     @property
     def address(self) -> int:
@@ -213,7 +220,7 @@ class Worker:
             (B_SHARED_LATENCY, shape.machine.shared_latency),
             (B_SM_COUNT, shape.machine.sms),
             (B_CORE, self.address),
-            (B_STEP, compiled.address(shape.timed)),
+            (B_STEP, compiled.address(shape.timed, shape.checked)),
             (B_THREADS, address_of(state.threads)),
             (B_THREAD_BYTES, self.slots * 8),
             (B_THREAD_COUNT, shape.threads),
@@ -225,6 +232,8 @@ class Worker:
         ):
             state.record[slot] = value
         state.record[B_NTID_X : B_NTID_X + 3] = shape.block
+        if shape.checked:
+            self._keep += shadow.prepare_block(state.record, shared_bytes, compiled.flat)
         return state
 
     def _fill_core(self) -> None:
@@ -268,6 +277,7 @@ class Worker:
     def begin(self, grid: tuple[int, int, int], space: AddressSpace, globals_: np.ndarray) -> None:
         """Forget the launch before, and point every block at the arguments of this one."""
         self.seen[:] = 0
+        self.core[K_RACE_COUNT] = self.core[K_EXHAUSTED] = 0
         self.counters[:] = 0
         self.stalls[:] = 0
         self.printed = printing.Printed()
@@ -327,7 +337,9 @@ _lock = threading.Lock()
 _registered = False
 
 
-def compiled_kernel(module: Module, name: str, timed: bool) -> CompiledKernel:
+def compiled_kernel(
+    module: Module, name: str, timed: bool, checked: bool = False
+) -> CompiledKernel:
     """The kernel as machine code; translated and compiled the first time. Raises Unsupported."""
     global _registered
     with _lock:
@@ -339,7 +351,7 @@ def compiled_kernel(module: Module, name: str, timed: bool) -> CompiledKernel:
             _registered = True
         key = (id(module), name)
         if key not in _compiled:
-            _compiled[key] = (module, build(module, name, timed))
+            _compiled[key] = (module, build(module, name, timed, checked))
             while len(_compiled) > 2 * KEPT_PLANS:
                 _compiled.popitem(last=False)
         _compiled.move_to_end(key)

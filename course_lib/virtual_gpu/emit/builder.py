@@ -24,6 +24,7 @@ from course_lib.ptx.parse import (
 from course_lib.virtual_gpu import abi
 from course_lib.virtual_gpu.emit import helpers
 from course_lib.virtual_gpu.flow import FlatKernel, Unsupported
+from course_lib.virtual_gpu.shadow import orders_by_words
 
 #: LLVM type in which a floating type is computed: half types in float, rounded when stored.
 FLOAT_TYPE = {"f32": "float", "f64": "double", "f16": "float", "bf16": "float", "tf32": "float"}
@@ -79,8 +80,11 @@ def is_signed(kind: str) -> bool:
 class Builder:
     """The state of one translation."""
 
-    def __init__(self, kernel: FlatKernel, timed: bool) -> None:
-        self.kernel, self.timed = kernel, timed
+    def __init__(self, kernel: FlatKernel, timed: bool, checked: bool = False) -> None:
+        self.kernel, self.timed, self.checked = kernel, timed, checked
+        #: checked build: strong accesses order threads where something acquires or releases
+        self.orders_words = checked and orders_by_words(kernel)
+        self.access_flags = 0  #: checked build: flags of a strong access that is being emitted
         self.types = kernel.registers
         self.lines: list[str] = []
         self.counter = 0
@@ -471,6 +475,7 @@ class Builder:
             self.check_offset(offset, size, alignment, space, access)
             if space == "shared":
                 self.track_shared(offset, size, access)
+                self.check_shared(offset, size, access)
             return self.t(f"getelementptr i8, ptr %{space}, i64 {offset}"), space, offset
         value = self.address_64(address)
         host = self.check_window(value, size, alignment, access, space == "")
@@ -504,6 +509,7 @@ class Builder:
         self.emit(f"br i1 {is_shared}, label %{track}, label %{done}")
         self.label(track)
         self.track_shared(offset, size, access)
+        self.check_shared(offset, size, access)
         self.emit(f"br label %{done}")
         self.label(done)
         return host
@@ -524,6 +530,17 @@ class Builder:
             self.label(good)
         if access != abi.ACCESS_READ:
             self.emit(f"store {kind} {ones}, ptr {valid}, align 1, !tbaa !11")
+
+    def check_shared(self, offset: str, size: int, access: int) -> None:
+        """Checked build: tells `happens_before` of an access to shared memory."""
+        if not self.checked or self.free:
+            return
+        place = [offset, str(size), str(self.site)]
+        if self.access_flags:
+            self.runtime("rt_check_atomic", [*place, str(self.access_flags)], False)
+        else:
+            kind = "read" if access == abi.ACCESS_READ else "write"
+            self.runtime(f"rt_check_{kind}", place, False)
 
     @staticmethod
     def alias(space: str) -> str:

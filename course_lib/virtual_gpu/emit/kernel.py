@@ -47,9 +47,9 @@ def prepare(module: Module, name: str) -> FlatKernel:
     return kernel
 
 
-def translate(kernel: FlatKernel, timed: bool) -> Translation:
+def translate(kernel: FlatKernel, timed: bool, checked: bool = False) -> Translation:
     """Writes the IR.  Raises ``Unsupported`` with the name of an opcode that has no row."""
-    builder = Builder(kernel, timed)
+    builder = Builder(kernel, timed, checked)
     in_flight = _registers_in_flight(kernel) if timed else []
     for number, block in enumerate(kernel.blocks):
         builder.label(f"b{number}")

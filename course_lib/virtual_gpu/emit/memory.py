@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lib.ptx.parse import BITS, Address, Instruction, Operand, Register, Vector
-from course_lib.virtual_gpu import abi
+from course_lib.virtual_gpu import abi, shadow
 from course_lib.virtual_gpu.emit.builder import Builder, is_float, is_signed
 from course_lib.virtual_gpu.emit.integer import kind_of
 from course_lib.virtual_gpu.emit.row import Row
@@ -45,6 +45,40 @@ def _volatile(i: Instruction) -> str:
     return "volatile " if any(w in words for w in ("volatile", "relaxed", "acquire")) else ""
 
 
+def is_strong(i: Instruction) -> bool:
+    """Volatile, relaxed, acquire and release accesses are strong (PTX ISA, memory model)."""
+    return any(word in shadow.STRONG for word in i.modifiers)
+
+
+def order_word(e: Builder, i: Instruction, space: str, address: str, what: str) -> None:
+    """Checked build: a strong access may order threads through its word."""
+    if not e.orders_words or e.free or space not in ("shared", "global", ""):
+        return
+    words = i.modifiers
+    order = 0
+    if "acquire" in words or "acq_rel" in words:
+        order |= abi.ORDER_ACQUIRE
+    if "release" in words or "acq_rel" in words:
+        order |= abi.ORDER_RELEASE
+    if space == "shared":
+        address = e.t(f"or i64 {address}, {abi.WINDOW_SHARED << abi.WINDOW_SHIFT}")
+    e.runtime("rt_order_word", [address, what, str(order)], False)
+
+
+def fence(e: Builder, i: Instruction) -> None:
+    """fence and membar: no effect on the result of a run, but on what it orders.
+
+    Every scope holds the block, so each fence orders its threads. fence.mbarrier_init orders the
+    initialisation alone, fence.proxy of other proxies nothing in shared memory.
+    """
+    if not e.checked or e.free or "mbarrier_init" in i.modifiers:
+        return
+    if "proxy" not in i.modifiers:
+        e.runtime("rt_order_fence", [], False)
+    elif any(w.startswith("async") for w in i.modifiers) and "global" not in i.modifiers:
+        e.runtime("rt_order_proxies", [], False)
+
+
 def _vector_width(e: Builder, i: Instruction, elements: tuple[Operand, ...]) -> int:
     for word, count in (("v2", 2), ("v4", 4), ("v8", 8)):
         if word in i.modifiers:
@@ -62,9 +96,14 @@ def load(e: Builder, i: Instruction) -> None:
     size = BITS[kind] // 8
     elements = _elements(i.operands[0])
     count = _vector_width(e, i, elements)
+    strong = is_strong(i)
+    e.access_flags = shadow.STRONG_READ if strong else 0
     host, space, address = e.pointer(
         _address(e, i.operands[1]), size * count, space_word(i), abi.ACCESS_READ
     )
+    e.access_flags = 0
+    if strong:
+        order_word(e, i, space, address, str(abi.WORD_LOAD))
     ready = _load_ready(e, space, address, size * count)
     values = []
     for k in range(count):
@@ -107,9 +146,14 @@ def store(e: Builder, i: Instruction) -> None:
     count = _vector_width(e, i, elements)
     values = [e.value(element, 8 * size) for element in elements]
     declared = space_word(i)
+    strong = is_strong(i)
+    e.access_flags = shadow.STRONG_WRITE if strong else 0
     host, space, address = e.pointer(
         _address(e, i.operands[0]), size * count, declared, abi.ACCESS_WRITE
     )
+    e.access_flags = 0
+    if strong:
+        order_word(e, i, space, address, str(abi.WORD_STORE))
     for k, value in enumerate(values):
         at = e.t(f"getelementptr i8, ptr {host}, i64 {k * size}") if k else host
         alignment = size if space in ("shared", "local") else 1
@@ -142,7 +186,10 @@ def atomic(e: Builder, i: Instruction) -> None:
     if bits == 128:
         raise e.unsupported(f"{i.opcode} is not on the virtual GPU yet")
     values = [e.value(value, bits) for value in operands[: 2 if operation == "cas" else 1]]
+    e.access_flags = shadow.UPDATE
     host, space, windowed = e.pointer(address, bits // 8, space_word(i), abi.ACCESS_ATOMIC)
+    e.access_flags = 0
+    what = str(abi.WORD_UPDATE)
     ready = ""
     if e.timed and space != "shared":
         e.count(abi.C_GLOBAL_STORE_BYTES, bits // 8)
@@ -152,6 +199,8 @@ def atomic(e: Builder, i: Instruction) -> None:
     elif operation == "cas":
         both = e.t(f"cmpxchg ptr {host}, i{bits} {values[0]}, i{bits} {values[1]} seq_cst seq_cst")
         old = e.t(f"extractvalue {{ i{bits}, i1 }} {both}, 0")
+        won = e.t(f"extractvalue {{ i{bits}, i1 }} {both}, 1")
+        what = e.t(f"select i1 {won}, i64 {abi.WORD_UPDATE}, i64 {abi.WORD_LOAD}")
     elif is_float(kind):
         old = _atomic_float(e, i, host, values[0], kind, operation)
     else:
@@ -159,6 +208,7 @@ def atomic(e: Builder, i: Instruction) -> None:
         if operation in ("min", "max") and is_signed(kind):
             name = operation
         old = e.t(f"atomicrmw {name} ptr {host}, i{bits} {values[0]} seq_cst")
+    order_word(e, i, space, windowed, what)
     e.set(target, old, bits)
     if ready:
         e.loaded((target,), ready)
@@ -229,8 +279,8 @@ TABLE: dict[str, Row] = {
     "st": Row(store, defines=0, cost="memory", operations=0),
     "atom": Row(atomic, cost="memory", operations=0),
     "red": Row(atomic, defines=0, cost="memory", operations=0),
-    "fence": Row(nothing, defines=0, cost="memory", operations=0),
-    "membar": Row(nothing, defines=0, cost="memory", operations=0),
+    "fence": Row(fence, defines=0, cost="memory", operations=0),
+    "membar": Row(fence, defines=0, cost="memory", operations=0),
     "prefetch": Row(nothing, defines=0, cost="memory", operations=0),
     "prefetchu": Row(nothing, defines=0, cost="memory", operations=0),
     "discard": Row(nothing, defines=0, cost="memory", operations=0),

@@ -1,0 +1,143 @@
+"""Orderings through memory: atomics, strong loads and stores, and fences (PTX ISA, release and
+acquire patterns).
+
+A release pattern is a release operation, or a fence and a later strong write; an acquire pattern is
+an acquire operation, or a strong read and a later fence. Each word that was released to has a
+vector. A read-modify-write continues the release before it; any other write starts anew.
+"""
+
+from __future__ import annotations
+
+from course_lib.virtual_gpu.abi import ORDER_ACQUIRE, ORDER_RELEASE, WORD_LOAD, WORD_STORE
+from course_lib.virtual_gpu.happens_before import (
+    acquire,
+    checks,
+    clear_vector,
+    copy_vector,
+    join_vector,
+    new_vector,
+    proxy_fence,
+    release,
+)
+from course_lib.virtual_gpu.raw import allocate, give_back, load64, native, store64
+from course_lib.virtual_gpu.records import (
+    B_WORD_CAPACITY,
+    B_WORD_COUNT,
+    B_WORDS,
+    T_FENCED,
+    T_SEEN,
+)
+from course_lib.virtual_gpu.vector_clocks import exhausted
+
+WORDS_AT_FIRST = 64
+
+
+@native
+def place_of(table, capacity, address):
+    """Where a word is, or would be, in an open hash table of (address, vector) pairs."""
+    index = ((address >> 1) * 0x9E3779B1 >> 8) & (capacity - 1)
+    while load64(table, 2 * index) != 0 and load64(table, 2 * index) != address:
+        index = (index + 1) & (capacity - 1)
+    return table + index * 16
+
+
+@native
+def find_word(block, address):
+    """The vector of a word, 0 where nobody has released to it."""
+    if load64(block, B_WORD_COUNT) == 0:
+        return 0
+    return load64(place_of(load64(block, B_WORDS), load64(block, B_WORD_CAPACITY), address), 1)
+
+
+@native
+def word_vector(block, address):
+    """The vector of a word, made where it has none."""
+    vector = find_word(block, address)
+    if vector != 0:
+        return vector
+    count = load64(block, B_WORD_COUNT)
+    if 2 * (count + 1) > load64(block, B_WORD_CAPACITY) and not more_words(block):
+        return new_vector(block)
+    place = place_of(load64(block, B_WORDS), load64(block, B_WORD_CAPACITY), address)
+    vector = new_vector(block)
+    store64(place, 0, address)
+    store64(place, 1, vector)
+    store64(block, B_WORD_COUNT, count + 1)
+    return vector
+
+
+@native
+def more_words(block):
+    """Twice the room in the table; False where there is no memory."""
+    old = load64(block, B_WORDS)
+    had = load64(block, B_WORD_CAPACITY)
+    capacity = max(WORDS_AT_FIRST, 2 * had)
+    table = allocate(capacity * 16)
+    if table == 0:
+        exhausted(block)
+        return False
+    for index in range(had):
+        address = load64(old, 2 * index)
+        if address != 0:
+            place = place_of(table, capacity, address)
+            store64(place, 0, address)
+            store64(place, 1, load64(old, 2 * index + 1))
+    give_back(old)
+    store64(block, B_WORDS, table)
+    store64(block, B_WORD_CAPACITY, capacity)
+    return True
+
+
+@native
+def rt_order_word(block, thread, address, what, order):
+    """A strong access to the word at a windowed address: `what` WORD_*, `order` ORDER_* flags."""
+    if not checks(block):
+        return 0
+    if what != WORD_STORE:
+        vector = find_word(block, address)
+        if vector != 0:
+            if order & ORDER_ACQUIRE:
+                acquire(block, thread, vector)
+            else:
+                see(block, thread, vector)
+    if what != WORD_LOAD:
+        if what == WORD_STORE:
+            vector = find_word(block, address)
+            if vector != 0:
+                clear_vector(block, vector)
+        if order & ORDER_RELEASE:
+            release(block, thread, word_vector(block, address))
+        elif load64(thread, T_FENCED) != 0:
+            join_vector(block, word_vector(block, address), load64(thread, T_FENCED))
+    return 0
+
+
+@native
+def see(block, thread, vector):
+    """A relaxed read: what it saw counts from the thread's next fence on."""
+    if load64(thread, T_SEEN) == 0:
+        seen = new_vector(block)
+        store64(thread, T_SEEN, seen)
+        copy_vector(block, seen, vector)
+    else:
+        join_vector(block, load64(thread, T_SEEN), vector)
+
+
+@native
+def rt_order_fence(block, thread):
+    """A fence: acquires what relaxed reads saw, and releases for later strong writes."""
+    if not checks(block):
+        return 0
+    if load64(thread, T_SEEN) != 0:
+        acquire(block, thread, load64(thread, T_SEEN))
+    if load64(thread, T_FENCED) == 0:
+        store64(thread, T_FENCED, new_vector(block))
+    release(block, thread, load64(thread, T_FENCED))
+    return 0
+
+
+@native
+def rt_order_proxies(block, thread):
+    """fence.proxy.async."""
+    proxy_fence(block, thread)
+    return 0
