@@ -19,6 +19,7 @@ _PUBLIC = {
     "TileReduction": "problems",
     "Gemm": "problems",
     "verify": "verification",
+    "stress": "stressing",
     "trace": "tracing",
     "compare": "timing",
     "profile": "profiling",

@@ -9,6 +9,7 @@ interval carries a ``gid`` ``row:<n>``, the number of its row in ``Timeline.inte
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ from course_lib.pipeline_model import PipelineModel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from course_lib.stress_report import StressReport
     from course_lib.timeline import Interval, Timeline
 
 WIDTH = 10.0  # inches: the width of a notebook cell
@@ -370,4 +372,33 @@ def draw_lines_of_source(
     axes.set_xlabel(xlabel, fontsize=10)
     tidy(axes)
     axes.tick_params(axis="y", labelsize=8.5)
+    return figure
+
+
+def draw_stress(report: StressReport, title: str | None = None) -> CourseFigure:
+    """Failures so far over the iterations of each half; a straight line to the corner is "always".
+
+    Both halves share the axes, so a fault that only delays show, or only their absence, is seen at
+    once.
+    """
+    figure = new_figure(3.2, report.device_label, title)
+    axes = figure.add_subplot()
+    tidy(axes, "both")
+    numbers = range(report.first, report.first + report.iterations)
+    failed = set(report.failed)
+    halves = {"a warp delayed": True, "nothing delayed": False}
+    for index, (words, delayed) in enumerate(halves.items()):
+        mine = [number for number in numbers if (report.delay(number) is not None) == delayed]
+        so_far = list(itertools.accumulate(number in failed for number in mine))
+        if not mine:
+            continue
+        label = f"{words}: {so_far[-1]:,} of {len(mine):,} failed"
+        axes.step(
+            range(1, len(mine) + 1), so_far, where="mid", color=SERIES[index], label=label,
+            linestyle=("-", "--")[index],
+        )  # fmt: skip
+    axes.set_xlabel("iterations of this half")
+    axes.set_ylabel("failures so far")
+    axes.set_ylim(bottom=-0.5)
+    axes.legend(loc="upper left", frameon=False)
     return figure

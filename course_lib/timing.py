@@ -10,13 +10,14 @@ SM: the same in every round, so they have no interval.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course_lib.problem_runs import VIRTUAL_LABEL, launch_timed
+from course_lib.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -333,10 +334,3 @@ def _compare_here(kernels: Mapping[str, Any], problem: Problem, rounds: int) -> 
         microseconds = device.time_interleaved(launches, rounds, prepare=reset)
     times = {label: microseconds[:, i] for i, label in enumerate(kernels)}
     return Comparison(times, "us", "gpu", properties["name"], repr(problem))
-
-
-def progress(items: Iterable[Any], words: str) -> Iterable[Any]:
-    """The items, with a bar for whoever waits longer than a moment."""
-    from tqdm.auto import tqdm
-
-    return tqdm(list(items), desc=words, delay=1.5, leave=False)

@@ -33,7 +33,7 @@ def trace(kernel: Kernel, problem: Problem, device: str = "auto", *, blocks: int
     from course_lib.verification import doubt
 
     where, _ = resolve(device, kernel)
-    found = (_trace_real if where == "gpu" else _trace_virtual)(kernel, problem, blocks)
+    found = (_trace_real if where == "gpu" else trace_virtual)(kernel, problem, blocks)
     wrong = doubt(kernel, problem)
     return replace(found, notes=(wrong, *found.notes)) if wrong else found
 
@@ -56,7 +56,8 @@ def _trace_real(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
     return replace(timeline, overhead=answer["overhead"], notes=notes)
 
 
-def _trace_virtual(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
+def trace_virtual(kernel: Kernel, problem: Problem, blocks: int = 1) -> Timeline:
+    """The timeline on the virtual GPU; raises ``DoesNotRun`` where the kernel cannot finish."""
     from course_lib.ptx import probes
     from course_lib.virtual_gpu.machine import H200
 

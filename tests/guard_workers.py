@@ -67,5 +67,14 @@ def slow(seconds):
     return "done"
 
 
+def count_up(to, pause=0.0, then=None):
+    for number in range(to):
+        time.sleep(pause)
+        yield number
+    if then:
+        raise ValueError(then)
+    return to
+
+
 def device_info():
     return {"uuid": "GPU-fake"}

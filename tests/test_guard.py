@@ -50,6 +50,27 @@ def test_calls_and_stays_warm(helper):
     assert _call(helper, "pid") == before
 
 
+def test_what_a_function_yields_comes_piece_by_piece(helper):
+    items = []
+    assert _call(helper, "count_up", to=4, on_partial=items.append) == 4
+    assert items == [0, 1, 2, 3] and _works(helper)
+    # Each piece has the whole deadline.
+    assert _call(helper, "count_up", to=4, pause=0.4, deadline=0.8, on_partial=items.append) == 4
+    with pytest.raises(guard.HelperError, match="spilled"):
+        _call(helper, "count_up", to=2, then="spilled", on_partial=items.append)
+    assert items[-2:] == [0, 1] and _works(helper)
+
+
+def test_an_interrupt_between_pieces_leaves_no_old_message(helper):
+    def interrupt(item):
+        if item == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _call(helper, "count_up", to=1000, pause=0.01, on_partial=interrupt)
+    assert _works(helper)
+
+
 def test_hang_is_killed_at_the_deadline(helper):
     assert _works(helper)
     hung = helper.pid

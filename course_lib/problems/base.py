@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -67,6 +68,23 @@ class Problem(ABC):
     def compare(self, outputs: Arrays, reference: Arrays) -> tuple[bool, float, str]:
         """``(ok, largest error, words about the first wrong element or "")``."""
 
+    def fresh_inputs(self, xp: Any = np, iteration: int = 0) -> Arrays:
+        """Random inputs like ``inputs``, made where module ``xp`` computes and copied nowhere.
+
+        Decided by the seed and ``iteration`` alone, but not the bits of ``inputs``: for runs of
+        many iterations on a GPU, which may not wait for NumPy and the bus. Problems that have no
+        quicker way give ``inputs`` themselves.
+        """
+        return self.inputs(xp, iteration)
+
+    @abstractmethod
+    def wrong_elements(self, outputs: Arrays, reference: Arrays) -> Arrays:
+        """For each output, a boolean array of its wrong elements, in the outputs' own module."""
+
+    def place_of(self, output: str, index: int) -> tuple[int | None, int | None]:
+        """(block, tile) that an element of an output belongs to, None for what it doesn't tell."""
+        return None, None
+
     @abstractmethod
     def small(self) -> Problem:
         """An equivalent case that the virtual GPU finishes in a blink."""
@@ -123,6 +141,40 @@ class Problem(ABC):
 def generator(seed: int, iteration: int, stream: int = 0) -> np.random.Generator:
     """The random generator of one array: SFC64, whose stream NumPy promises to keep."""
     return np.random.Generator(np.random.SFC64([seed, iteration, stream]))
+
+
+_GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def random_words(xp: Any, count: int, seed: int, iteration: int, stream: int = 0) -> Any:
+    """``uint32[count]`` of module ``xp``: word i is a hash of i and of the three numbers.
+
+    The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+    generators", OOPSLA 2014) over a counter, so that a GPU makes all words at once, without state,
+    and any iteration can be made again alone. Both modules give the same words.
+    """
+    start = int(generator(seed, iteration, stream).integers(0, 2**63))
+    if xp is not np:
+        return _random_words_kernel(xp)(np.uint64(start), xp.empty(count, dtype=xp.uint32))
+    words = np.arange(count, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(start)
+    words = (words ^ words >> np.uint64(30)) * np.uint64(_MIX_1)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(_MIX_2)
+    return ((words ^ words >> np.uint64(31)) >> np.uint64(32)).astype(np.uint32)
+
+
+@functools.cache
+def _random_words_kernel(xp: Any) -> Any:
+    return xp.ElementwiseKernel(
+        "uint64 start",
+        "uint32 word",
+        f"""
+        unsigned long long z = (unsigned long long)i * {_GOLDEN}ull + start;
+        z = (z ^ z >> 30) * {_MIX_1}ull;
+        z = (z ^ z >> 27) * {_MIX_2}ull;
+        word = (z ^ z >> 31) >> 32;
+        """,
+        "course_random_words",
+    )
 
 
 def place(xp: Any, array: np.ndarray) -> Any:

@@ -12,6 +12,7 @@ from course_lib.problems.base import (
     Problem,
     generator,
     place,
+    random_words,
     require_positive,
     to_numpy,
 )
@@ -66,6 +67,17 @@ class Gemm(Problem):
         values -= 1
         return values
 
+    def fresh_inputs(self, xp: Any = np, iteration: int = 0) -> Arrays:
+        return {
+            "A": self._fresh_matrix(xp, iteration, 0, self.m),
+            "B": self._fresh_matrix(xp, iteration, 1, self.n),
+        }
+
+    def _fresh_matrix(self, xp: Any, iteration: int, stream: int, rows: int) -> Any:
+        words = random_words(xp, rows * self.k, self.seed, iteration, stream)
+        values = (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+        return values.astype(self.dtype, copy=False).reshape(rows, self.k)
+
     def outputs(self, xp: Any = np) -> Arrays:
         # Not a number until written: an element that the kernel forgets cannot pass for a result.
         return {"C": xp.full((self.m, self.n), np.nan, dtype=np.float32)}
@@ -81,9 +93,13 @@ class Gemm(Problem):
     def reference(self, inputs: Arrays) -> Arrays:
         return {"C": inputs["A"].astype(np.float64) @ inputs["B"].astype(np.float64).T}
 
+    def wrong_elements(self, outputs: Arrays, reference: Arrays) -> Arrays:
+        difference = abs(outputs["C"].astype(np.float64) - reference["C"])
+        return {"C": ~(difference <= self.tolerance)}  # written so that a NaN is bad
+
     def compare(self, outputs: Arrays, reference: Arrays) -> tuple[bool, float, str]:
         difference = abs(outputs["C"].astype(np.float64) - reference["C"])
-        bad = to_numpy(~(difference <= self.tolerance))  # written so that a NaN is bad
+        bad = to_numpy(self.wrong_elements(outputs, reference)["C"])
         if not bad.any():
             return True, float(difference.max()), ""
         row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))

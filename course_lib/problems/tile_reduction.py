@@ -12,6 +12,7 @@ from course_lib.problems.base import (
     Problem,
     generator,
     place,
+    random_words,
     require_positive,
     to_numpy,
 )
@@ -88,6 +89,9 @@ class TileReduction(Problem):
         x = generator(self.seed, iteration).integers(0, 2**32, words, dtype=np.uint32)
         return {"x": place(xp, x)}
 
+    def fresh_inputs(self, xp: Any = np, iteration: int = 0) -> Arrays:
+        return {"x": random_words(xp, self.rows * self.columns, self.seed, iteration)}
+
     def outputs(self, xp: Any = np) -> Arrays:
         return {"out": xp.zeros(self.block_count * self.tiles, dtype=np.uint32)}
 
@@ -100,6 +104,12 @@ class TileReduction(Problem):
     def reference(self, inputs: Arrays) -> Arrays:
         tiles = inputs["x"].reshape(-1, self.tile_elements)
         return {"out": tiles.sum(axis=1, dtype=np.uint32)}
+
+    def wrong_elements(self, outputs: Arrays, reference: Arrays) -> Arrays:
+        return {"out": outputs["out"] != reference["out"]}
+
+    def place_of(self, output: str, index: int) -> tuple[int | None, int | None]:
+        return divmod(index, self.tiles)
 
     def compare(self, outputs: Arrays, reference: Arrays) -> tuple[bool, float, str]:
         got, right = to_numpy(outputs["out"]), to_numpy(reference["out"])

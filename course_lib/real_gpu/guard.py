@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -32,6 +32,9 @@ from course_lib.real_gpu.lock import WaitCallback, gpu_lock, say_place
 START_SECONDS = 120.0  #: for the process to say that it is there; a cold disk makes this slow
 DEFAULT_DEADLINE = 20.0
 DEVICE_INFO = "device_info"  #: the task that tells the UUID
+
+
+PartialCallback = Callable[[Any], None]
 
 
 class GpuError(RuntimeError):
@@ -90,9 +93,13 @@ class GpuHelper:
         *,
         deadline: float = DEFAULT_DEADLINE,
         lock: bool = True,
+        on_partial: PartialCallback | None = None,
         **data: Any,
     ) -> Any:
         """Runs ``function`` ("module:name", or a name in ``real_gpu.tasks``) with ``data``.
+
+        A function that yields sends each item to ``on_partial`` as it comes, and ``deadline`` then
+        counts anew: what an interrupted cell has received is not lost.
 
         ``deadline`` in seconds counts from when the helper is ready and the GPU is free.
         The GPU's lock is held meanwhile, also for what is not timed: it would be in the way of a
@@ -103,10 +110,10 @@ class GpuHelper:
         with self._turn:
             self._ensure_started()
             if not lock:
-                return self._call(function, deadline, data)
+                return self._call(function, deadline, data, on_partial)
             with gpu_lock(self._gpu_uuid(), on_wait=self._on_wait):
                 self._ensure_started()  # it may have died while this waited
-                return self._call(function, deadline, data)
+                return self._call(function, deadline, data, on_partial)
 
     def close(self) -> None:
         """Ends the helper."""
@@ -114,15 +121,40 @@ class GpuHelper:
 
     # --- one call
 
-    def _call(self, function: str, deadline: float, data: dict[str, Any]) -> Any:
+    def _call(
+        self,
+        function: str,
+        deadline: float,
+        data: dict[str, Any],
+        on_partial: PartialCallback | None = None,
+    ) -> Any:
         assert self._pipe is not None
         self.printed = ""
         offset = os.fstat(self._output.fileno()).st_size
         try:
             self._pipe.send((function, data))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # that it is gone, the answer will say
+        except BaseException:  # an interrupted cell
+            self._stop()
+            raise
+        status, answer = self._answer(deadline, data, offset)
+        while status == "partial":
+            if on_partial is not None:
+                self._hand_over(on_partial, answer)
+            status, answer = self._answer(deadline, data, offset)
+        self.printed = self._printed_since(offset)
+        if status == "result":
+            return answer
+        raise self._failure(answer, _kernel_of(data))
+
+    def _answer(self, deadline: float, data: dict[str, Any], offset: int) -> tuple[str, Any]:
+        """The next message of the helper, which is killed where none comes within the deadline."""
+        assert self._pipe is not None
+        try:
             answered = self._pipe.poll(deadline)
         except (BrokenPipeError, ConnectionResetError):
-            answered = True  # and the answer will be that it is gone
+            answered = True
         except BaseException:  # an interrupted cell: the kernel must not go on
             self._stop()
             raise
@@ -133,10 +165,14 @@ class GpuHelper:
             status, answer = self._pipe.recv()
         except (EOFError, OSError):
             raise GpuFault(self._death_words(_kernel_of(data), offset)) from None
-        self.printed = self._printed_since(offset)
-        if status == "result":
-            return answer
-        raise self._failure(answer, _kernel_of(data))
+        return status, answer
+
+    def _hand_over(self, on_partial: PartialCallback, item: Any) -> None:
+        try:
+            on_partial(item)
+        except BaseException:  # nobody will read the rest of this call's messages
+            self._stop()
+            raise
 
     def _failure(self, failure: dict[str, Any], kernel: str) -> Exception:
         if failure["exception"] is not None:

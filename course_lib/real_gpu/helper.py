@@ -1,8 +1,8 @@
 """The helper process's own program: ``python -m course_lib.real_gpu.helper PIPE PARENT``.
 
 It takes requests from a pipe, runs the named function and sends back what it returned or how it
-failed.  It ends with its parent: the kernel is told to kill it (``PR_SET_PDEATHSIG``), and a
-closed pipe ends it too.
+failed; what a function yields is sent as it comes.  It ends with its parent: the kernel is told to
+kill it (``PR_SET_PDEATHSIG``), and a closed pipe ends it too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -60,7 +60,7 @@ def serve(pipe: Connection) -> None:
         except (EOFError, OSError):
             return
         try:
-            answer: tuple[str, Any] = ("result", resolve(path)(**data))
+            answer: tuple[str, Any] = ("result", _finish(resolve(path)(**data), pipe))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the caller hears of it
             answer = ("failure", describe(error))
         # What device printf wrote must be in the file before the parent reads it.
@@ -72,6 +72,18 @@ def serve(pipe: Connection) -> None:
             return
         except Exception as error:  # noqa: BLE001 - a result that cannot be pickled
             pipe.send(("failure", describe(error)))
+
+
+def _finish(result: Any, pipe: Connection) -> Any:
+    """The result itself; a generator's items are sent one by one before what it returns."""
+    if not isinstance(result, Generator):
+        return result
+    while True:
+        try:
+            item = next(result)
+        except StopIteration as end:
+            return end.value
+        pipe.send(("partial", item))
 
 
 def main() -> None:
