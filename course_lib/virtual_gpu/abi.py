@@ -66,7 +66,9 @@ Y_VOTE = 5  # A0 VOTE_*, A1 value or predicate, A4 members; R0 result, R1 predic
 Y_FUEL = 6  # T_FUEL is 0
 Y_SLEEP = 7  # nanosleep: A0 nanoseconds
 Y_ERROR = 8  # A0 F_*, A1 address, A2 bytes, A3 alignment, A4 ACCESS_*
-Y_MBARRIER = 9  # reserved: wait for a phase of an mbarrier
+Y_MBARRIER = (
+    9  # A0 shared offset, A1 token or parity, A2 1 = parity, A3 1 = try_wait, A4 1 = relaxed
+)
 Y_MATRIX = 10  # reserved: mma, wmma, ldmatrix
 Y_WGMMA = 11  # reserved
 
@@ -90,6 +92,8 @@ F_ASSERT = 5  # A1 message, A2 file, A5 function: windowed addresses of text; A3
 F_BRANCH = 6  # brx index outside its table
 F_DIVIDE = 7  # reported through rt_divide (a warning); never yielded
 F_BARRIER = 8  # a barrier number above 15: A1
+F_MBARRIER = 20  # A1 shared offset, A2 answer of the run-time (records.MB_*)
+F_BULK = 21  # A1 shared offset, A2 answer of the run-time (records.BULK_* or MB_*)
 
 ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_COPY = 0, 1, 2, 3
 
@@ -111,6 +115,17 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
     "rt_copy_async": ("void", 6),
     "rt_copy_commit": ("void", 0),
     "rt_copy_wait": ("void", 2),  # groups that may stay pending, site
+    "rt_copy_arrive": ("i64", 3),  # shared offset of the mbarrier, 1 = .noinc, site
+    "rt_mbarrier_init": ("i64", 3),  # shared offset, arrivals, site
+    "rt_mbarrier_inval": ("i64", 2),  # shared offset, site
+    "rt_mbarrier_arrive": ("i64", 4),  # shared offset, count, flags, site -> state token
+    "rt_mbarrier_tx": ("i64", 3),  # shared offset, bytes expected (negative: complete), site
+    "rt_bulk_load": ("i64", 5),  # shared offset, windowed source, bytes, mbarrier offset, site
+    "rt_bulk_store": ("i64", 4),  # windowed target, shared offset, bytes, site
+    # shared offset, host address of the map, mbarrier offset, x, y, z, kind, site
+    "rt_tensor_copy": ("i64", 8),
+    "rt_bulk_commit": ("void", 0),
+    "rt_bulk_wait": ("void", 2),  # groups that may stay pending, site
     "rt_printf": ("i64", 3),  # windowed addresses of the format and of the arguments, site
     "rt_shared_uninitialised": ("void", 3),  # shared offset, bytes, site
     "rt_divide": ("void", 1),  # site: an integer division by zero was met

@@ -15,6 +15,7 @@ from course_lib.virtual_gpu.abi import (
 )
 from course_lib.virtual_gpu.clock import fetch, log_landing, stall_until
 from course_lib.virtual_gpu.happens_before import WRITES, access, copies_complete, copy_column
+from course_lib.virtual_gpu.mbarriers import arrive_for_copies, expect_one_more, use
 from course_lib.virtual_gpu.raw import copy_bytes, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_COPIES,
@@ -27,6 +28,7 @@ from course_lib.virtual_gpu.records import (
     B_THREAD_COUNT,
     B_THREADS,
     COPY_BYTES,
+    CP_ARRIVES,
     CP_BYTES,
     CP_GROUP,
     CP_LANDED,
@@ -80,6 +82,11 @@ def land(block, copy):
     """Land one copy, unless it has landed before."""
     if load64(copy, CP_LANDED) == 0:
         store64(copy, CP_LANDED, 1)
+        if load64(copy, CP_ARRIVES):
+            thread = load64(copy, CP_SOURCE)
+            target = load64(copy, CP_TARGET)
+            arrive_for_copies(block, thread, target, load64(copy, CP_GROUP) + 1, 0)
+            return
         land_bytes(
             block,
             load64(copy, CP_TARGET),
@@ -87,6 +94,24 @@ def land(block, copy):
             load64(copy, CP_BYTES),
             load64(copy, CP_SOURCE_BYTES),
         )
+
+
+@native
+def land_in_order(block, thread):
+    """Land all copies of a thread, and make the arrivals that wait behind them."""
+    copy = load64(thread, T_COPY_FIRST)
+    while copy != 0:
+        land(block, copy)
+        copy = load64(copy, CP_NEXT)
+
+
+@native
+def land_everything(block):
+    """Every copy in flight lands: nobody can go on before."""
+    thread = load64(block, B_THREADS)
+    for _ in range(load64(block, B_THREAD_COUNT)):
+        land_in_order(block, thread)
+        thread += load64(block, B_THREAD_BYTES)
 
 
 @native
@@ -140,6 +165,7 @@ def append(block, thread, target, source, count, source_count, site, ready, land
         pop_oldest(block, thread)
         copy = new_record(block)
     store64(copy, CP_NEXT, 0)
+    store64(copy, CP_ARRIVES, 0)
     store64(copy, CP_TARGET, target)
     store64(copy, CP_SOURCE, source)
     store64(copy, CP_BYTES, count)
@@ -166,6 +192,8 @@ def land_some(core, block):
     thread = load64(block, B_THREADS) + index * load64(block, B_THREAD_BYTES)
     copy = load64(thread, T_COPY_FIRST)
     while copy != 0:
+        if load64(copy, CP_ARRIVES):
+            return  # an arrival needs all copies before it
         if draw(core, 2) == 0:
             land(block, copy)
         copy = load64(copy, CP_NEXT)
@@ -223,4 +251,30 @@ def rt_copy_wait(block, thread, allowed, site):
         store64(thread, T_SITE, site)
         store64(thread, T_WAIT_SITE, site)
         stall_until(block, thread, ready)
+    return 0
+
+
+@native
+def rt_copy_arrive(block, thread, offset, counted, site):
+    """cp.async.mbarrier.arrive: arrive when all earlier copies of this thread have landed.
+
+    Without .noinc the arrival is one more than those that the mbarrier was initialised with.
+    """
+    number = use(block, thread, offset, site)
+    if number < 0:
+        return number
+    if not counted:
+        expect_one_more(block, number)
+    group = load64(thread, T_COPY_GROUP)
+    store64(thread, T_COPY_GROUP, group + 1)  # what comes later is not covered by the arrival
+    core = load64(block, B_CORE)
+    if load64(core, K_LANDING) == LAND_EARLY:
+        ready = load64(thread, T_CLOCK)
+        while load64(thread, T_COPY_FIRST) != 0:
+            ready = max(ready, pop_oldest(block, thread))
+        return arrive_for_copies(block, thread, offset, group + 1, ready)
+    append(block, thread, offset, thread, 0, 0, site, 0, 0)
+    marker = load64(thread, T_COPY_LAST)
+    store64(marker, CP_ARRIVES, 1)
+    store64(marker, CP_GROUP, group)
     return 0

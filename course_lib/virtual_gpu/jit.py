@@ -66,6 +66,10 @@ class CompiledKernel:
                 self._steps[timed, checked] = _compile(self.flat, timed, checked)
             return self._steps[timed, checked]
 
+    def uses(self, opcode: str) -> bool:
+        """Has the kernel an instruction of this opcode, or of a longer one?"""
+        return any(getattr(item, "opcode", "").startswith(opcode) for item in self.flat.code)
+
     @property
     def static_shared(self) -> int:
         return self.flat.static_shared

@@ -99,6 +99,7 @@ CP_GROUP = 5
 CP_SITE = 6
 CP_LANDED = 7  # 1: its bytes are already in shared memory
 CP_READY_CLOCK = 8
+CP_ARRIVES = 9  # 1: no copy, but the arrival that cp.async.mbarrier.arrive left behind them
 CP_SLOTS = 10
 COPY_BYTES = CP_SLOTS * 8
 
@@ -207,3 +208,73 @@ LOG_SLOTS = 7  # block, warp, shared offset, global address, site, issued, lande
 
 # --- step budget: what counts as how many steps ---------------------------------------------
 YIELD_STEPS = 10  # a yield costs 8 to 10 ns, about as much as 10 turns of a small loop
+
+# --- mbarriers and bulk copies ------------------------------------------------------------------
+# Thread record.
+T_BULK_GROUP = T_RUNTIME + 12  # number of the bulk group that is open for new copies
+T_BULK_PENDING = T_RUNTIME + 13  # this thread's bulk stores that have not completed
+T_BULK_COLUMN = T_RUNTIME + 14  # its column of the happens-before clocks, -1 = none yet
+T_BULK_READY = T_RUNTIME + 15  # virtual cycle at which its latest bulk store has read its source
+
+# Block record.
+B_MBARRIERS = B_RUNTIME + 60  # address of mbarrier record 0, 0 = this kernel has none
+B_MBARRIER_CAPACITY = B_RUNTIME + 61
+B_MBARRIER_COUNT = B_RUNTIME + 62
+B_MBARRIER_INDEX = B_RUNTIME + 63  # address of one int64 per 8 shared bytes: record number + 1
+B_MBARRIER_EVENTS = B_RUNTIME + 64  # changes so far that may wake somebody
+B_PARKED = B_RUNTIME + 65  # lanes that wait for a phase
+B_IDLE_POLLS = B_RUNTIME + 66  # polls in a row that were answered "not yet" without any change
+B_BULKS = B_RUNTIME + 67  # address of bulk copy record 0
+B_BULK_CAPACITY = B_RUNTIME + 68
+B_BULK_COUNT = B_RUNTIME + 69  # bulk copies in flight, in the order of their issue
+B_TENSOR_WORK = B_RUNTIME + 70  # address of room for one row of a tensor copy
+
+# Record of one mbarrier.
+M_OFFSET = 0  # in shared memory
+M_EXPECTED = 1  # arrivals of each phase
+M_PENDING = 2  # arrivals that this phase still lacks
+M_TX = 3  # bytes expected and not landed; negative: landed and not expected yet
+M_PHASE = 4  # phases completed
+M_NEXT_EXPECTED = 5  # arrivals of the next phase (arrive_drop lowers it)
+M_CLOCK = 6  # virtual cycle of this phase's latest arrival or landing
+M_READY = 7  # virtual cycle at which the last phase completed
+M_SITE = 8  # where it was initialised
+M_COLUMN = 9
+M_CURRENT = 10  # vector of this phase's arrivals
+M_COMPLETED = 11  # vector of all completed phases
+M_INIT_THREAD = 12
+M_ALIVE = 13  # 0 after mbarrier.inval
+M_PROMISED = 14  # bytes that expect_tx has announced in this phase
+M_ISSUED = 15  # bytes of copies issued in this phase
+M_LAST_SITE = 16  # the last arrival
+M_SLOTS = 18
+MBARRIER_BYTES = M_SLOTS * 8
+MAX_MBARRIERS = 4096
+
+# Record of one bulk copy in flight.
+BULK_KIND = 0
+BULK_SHARED = 1  # offset in shared memory
+BULK_GLOBAL = 2  # host address; of a tensor copy, of its map
+BULK_BYTES = 3
+BULK_MBARRIER = 4  # record number, -1 = none
+BULK_THREAD = 5
+BULK_GROUP = 6
+BULK_SITE = 7
+BULK_READY_CLOCK = 8
+BULK_X, BULK_Y, BULK_Z = 9, 10, 11
+BULK_BASE = 12  # host address of a tensor copy's array
+BULK_SLOTS = 14
+BULK_RECORD_BYTES = BULK_SLOTS * 8
+MAX_BULKS = 4096
+BULK_LOAD, BULK_STORE, BULK_TENSOR_LOAD, BULK_TENSOR_STORE = 0, 1, 2, 3
+
+# Warp record (W_SLOTS has room).
+W_PARKED = 5  # lanes that wait for a phase of an mbarrier
+W_EVENTS = 6  # B_MBARRIER_EVENTS when they were last looked at
+
+# Answers of the run-time to translated code; negative ones are faults.
+MB_NONE, MB_TOO_MANY_ARRIVALS, MB_BAD_COUNT, MB_MISALIGNED, MB_OUTSIDE = -1, -2, -3, -4, -5
+MB_TX_RANGE, MB_FULL = -6, -7
+BULK_MISALIGNED, BULK_BAD_SIZE, BULK_OUTSIDE, BULK_NO_MAP, BULK_FULL = -20, -21, -22, -23, -24
+TOKEN_BITS = 24  # a state token is the phase, above the arrivals that were pending
+IDLE_POLLS = 2000  # rounds of polling without change after which nobody will ever come

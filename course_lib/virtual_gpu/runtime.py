@@ -23,7 +23,8 @@ from course_lib.virtual_gpu.abi import RUNTIME_FUNCTIONS
 
 SOURCES = (
     "abi", "records", "raw", "scheduler", "barriers", "collectives", "copies", "clock", "notes",
-    "shadow", "vector_clocks", "happens_before", "ordering_words",
+    "shadow", "vector_clocks", "happens_before", "ordering_words", "mbarriers", "bulk_copies",
+    "phase_waits",
     "runtime",
 )  # fmt: skip
 """Modules whose text decides the object's content."""
@@ -100,15 +101,17 @@ def build() -> bytes:
 def _functions() -> dict[str, tuple[Any, int]]:
     """Entry points with their number of 64-bit arguments."""
     from course_lib.virtual_gpu import (
+        bulk_copies,
         clock,
         copies,
         happens_before,
+        mbarriers,
         notes,
         ordering_words,
         scheduler,
     )
 
-    homes = (copies, notes, clock, happens_before, ordering_words)
+    homes = (copies, mbarriers, bulk_copies, notes, clock, happens_before, ordering_words)
 
     found: dict[str, tuple[Any, int]] = {RUN_CORE: (scheduler.run_core, 1)}
     for name, (_, extra) in RUNTIME_FUNCTIONS.items():

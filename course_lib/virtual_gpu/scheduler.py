@@ -26,6 +26,7 @@ from course_lib.virtual_gpu.abi import (
     Y_BARRIER,
     Y_EXIT,
     Y_FUEL,
+    Y_MBARRIER,
     Y_SHUFFLE,
     Y_SLEEP,
     Y_SYNCWARP,
@@ -38,10 +39,13 @@ from course_lib.virtual_gpu.barriers import (
     clear_barriers,
     complete_barriers,
 )
+from course_lib.virtual_gpu.bulk_copies import clear_bulks, land_one_bulk, land_some_bulks
 from course_lib.virtual_gpu.clock import charge, clear_core_clock, issue
 from course_lib.virtual_gpu.collectives import complete_collectives
 from course_lib.virtual_gpu.copies import draw, forget_copies, land_some
 from course_lib.virtual_gpu.happens_before import begin_block
+from course_lib.virtual_gpu.mbarriers import clear_mbarriers
+from course_lib.virtual_gpu.phase_waits import park, unstick, wait_for_phase, wake
 from course_lib.virtual_gpu.raw import call_step, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_ARRIVED,
@@ -49,6 +53,7 @@ from course_lib.virtual_gpu.records import (
     B_CORE,
     B_LINEAR,
     B_LIVE,
+    B_PARKED,
     B_START_CLOCK,
     B_STEP,
     B_STEPS_LEFT,
@@ -93,6 +98,10 @@ from course_lib.virtual_gpu.records import (
     ONE_LAST,
     RANDOM_ORDER,
     STOPPED,
+    T_BULK_COLUMN,
+    T_BULK_GROUP,
+    T_BULK_PENDING,
+    T_BULK_READY,
     T_COPY_FIRST,
     T_COPY_GROUP,
     T_COPY_LAST,
@@ -102,7 +111,9 @@ from course_lib.virtual_gpu.records import (
     W_BARRIER,
     W_CLOCK,
     W_COLLECTIVE,
+    W_EVENTS,
     W_EXITED,
+    W_PARKED,
     W_READY,
     WARP_BYTES,
     YIELD_STEPS,
@@ -130,6 +141,8 @@ def start_block(core, block, linear, clock):
     threads = load64(block, B_THREAD_COUNT)
     fill_bytes(load64(block, B_LOCAL), POISON, threads * load64(block, B_LOCAL_BYTES))
     forget_copies(block)
+    clear_bulks(block)
+    clear_mbarriers(block)
     clear_barriers(block)
     for index in range(BARRIER_COUNT):
         barrier = load64(block, B_BARRIERS) + index * BARRIER_BYTES
@@ -153,6 +166,10 @@ def start_threads(core, block, clock):
         store64(thread, T_COPY_FIRST, 0)
         store64(thread, T_COPY_LAST, 0)
         store64(thread, T_COPY_GROUP, 0)
+        store64(thread, T_BULK_GROUP, 0)
+        store64(thread, T_BULK_PENDING, 0)
+        store64(thread, T_BULK_COLUMN, -1)
+        store64(thread, T_BULK_READY, 0)
         thread += load64(block, B_THREAD_BYTES)
 
 
@@ -169,6 +186,8 @@ def start_warps(block, clock):
         store64(record, W_EXITED, FULL_WARP & ~lanes)
         store64(record, W_COLLECTIVE, 0)
         store64(record, W_BARRIER, 0)
+        store64(record, W_PARKED, 0)
+        store64(record, W_EVENTS, 0)
         store64(record, W_CLOCK, clock)
 
 
@@ -267,6 +286,8 @@ def run_lanes(core, block, warp, record):
     collective = 0
     exited = 0
     again = 0
+    waited = 0
+    parked = 0
     spent = 0
     lane = 0
     while ready >> lane != 0:
@@ -278,6 +299,16 @@ def run_lanes(core, block, warp, record):
                 collective |= 1 << lane
             elif reason == Y_BARRIER or reason == Y_ARRIVE:
                 arrive(block, thread, warp, lane, reason)
+            elif reason == Y_MBARRIER:
+                answer = wait_for_phase(block, thread)
+                if answer < 0:
+                    store64(core, K_FAULT_THREAD, warp * 32 + lane)
+                    return FAULT
+                if answer:
+                    again |= 1 << lane
+                    waited |= 1 << lane
+                else:
+                    parked |= 1 << lane
             elif reason == Y_EXIT:
                 exited |= 1 << lane
             elif reason == Y_FUEL or reason == Y_SLEEP:
@@ -291,7 +322,10 @@ def run_lanes(core, block, warp, record):
         thread += stride
         lane += 1
     store64(record, W_READY, load64(record, W_READY) | again)
-    store64(core, K_SPINS, load64(core, K_SPINS) + 1 if again == started else 0)
+    spinning = again == started and waited == 0
+    store64(core, K_SPINS, load64(core, K_SPINS) + 1 if spinning else 0)
+    if parked != 0:
+        park(block, record, parked)
     store64(record, W_COLLECTIVE, load64(record, W_COLLECTIVE) | collective)
     store64(block, B_STEPS_LEFT, load64(block, B_STEPS_LEFT) - spent)
     if exited != 0:
@@ -391,6 +425,9 @@ def run_turn(core, candidate):
             return status
     if load64(core, K_LANDING) == LAND_RANDOM:
         land_some(core, block)
+        land_some_bulks(core, block)
+    if load64(block, B_PARKED) != 0:
+        wake(block)
     if load64(block, B_LIVE) == 0:
         end_block(core, block)
     elif load64(block, B_STEPS_LEFT) < 0:
@@ -403,6 +440,8 @@ def run_turn(core, candidate):
 @native
 def end_block(core, block):
     """A block has ended: its place goes to the next one of the queue."""
+    while land_one_bulk(block):
+        pass
     clock = load64(block, B_START_CLOCK)
     for warp in range(load64(block, B_WARP_COUNT)):
         clock = max(clock, load64(load64(block, B_WARPS) + warp * WARP_BYTES, W_CLOCK))
@@ -438,7 +477,7 @@ def run_core(core):
     while load64(core, K_LIVE_BLOCKS) > 0 and status == DONE:
         candidate = choose_warp(core)
         if candidate < 0:
-            status = DEADLOCK
+            status = DONE if unstick(core) else DEADLOCK
         elif load64(load64(core, K_STOP), 0) != 0:
             status = STOPPED
         else:

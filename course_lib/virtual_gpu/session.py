@@ -49,9 +49,14 @@ from course_lib.virtual_gpu.machine import Machine
 from course_lib.virtual_gpu.memory import AddressSpace, aligned_bytes
 from course_lib.virtual_gpu.records import (
     B_BARRIERS,
+    B_BULK_CAPACITY,
+    B_BULKS,
     B_COPIES,
     B_COPY_CAPACITY,
     B_CORE,
+    B_MBARRIER_CAPACITY,
+    B_MBARRIER_INDEX,
+    B_MBARRIERS,
     B_STEP,
     B_THREAD_BYTES,
     B_THREAD_COUNT,
@@ -61,6 +66,7 @@ from course_lib.virtual_gpu.records import (
     BAR_SLOTS,
     BARRIER_COUNT,
     BUCKET_CYCLES,
+    BULK_SLOTS,
     CP_SLOTS,
     K_BARRIER_CYCLES,
     K_BLOCK_BYTES,
@@ -85,6 +91,9 @@ from course_lib.virtual_gpu.records import (
     K_TIMED,
     LINES,
     LOG_SLOTS,
+    M_SLOTS,
+    MAX_BULKS,
+    MAX_MBARRIERS,
     NOTE_SLOTS,
     Q_CAPACITY,
     Q_SKIP,
@@ -144,6 +153,9 @@ class BlockState:
     local: np.ndarray
     copies: np.ndarray
     table: np.ndarray
+    mbarriers: np.ndarray
+    mbarrier_index: np.ndarray
+    bulks: np.ndarray
 
     def point_to(self, space: AddressSpace, global_data: np.ndarray, global_bytes: int) -> None:
         """Fill the window table for a launch."""
@@ -198,6 +210,7 @@ class Worker:
     def _block(self, index: int) -> BlockState:
         shape, compiled = self.shape, self.compiled
         shared_bytes = shared_size(compiled, shape.dynamic_shared)
+        uses_mbarriers = compiled.uses("mbarrier.init")
         state = BlockState(
             record=self.records[index],
             threads=_thread_records(shape, self.slots),
@@ -208,6 +221,9 @@ class Worker:
             local=aligned_bytes(shape.threads * compiled.local_bytes),
             copies=np.empty((shape.threads * COPIES_PER_THREAD, CP_SLOTS), np.int64),
             table=np.zeros(2 * (WINDOW_USER + 8), np.int64),
+            mbarriers=np.zeros((MAX_MBARRIERS if uses_mbarriers else 0, M_SLOTS), np.int64),
+            mbarrier_index=np.zeros(shared_bytes // 8 if uses_mbarriers else 0, np.int64),
+            bulks=np.zeros((MAX_BULKS, BULK_SLOTS), np.int64),
         )
         for slot, value in (
             (B_SHARED, address_of(state.shared)),
@@ -229,6 +245,11 @@ class Worker:
             (B_BARRIERS, address_of(state.barriers)),
             (B_COPIES, address_of(state.copies)),
             (B_COPY_CAPACITY, len(state.copies)),
+            (B_MBARRIERS, address_of(state.mbarriers)),
+            (B_MBARRIER_CAPACITY, len(state.mbarriers)),
+            (B_MBARRIER_INDEX, address_of(state.mbarrier_index) if uses_mbarriers else 0),
+            (B_BULKS, address_of(state.bulks)),
+            (B_BULK_CAPACITY, len(state.bulks)),
         ):
             state.record[slot] = value
         state.record[B_NTID_X : B_NTID_X + 3] = shape.block

@@ -15,6 +15,7 @@ from course_lib.virtual_gpu.emit import (
     convert,
     floating,
     integer,
+    mbarriers,
     memory,
     warp,
 )
@@ -27,6 +28,7 @@ TABLE: dict[str, Row] = {
     **convert.TABLE,
     **memory.TABLE,
     **async_copies.TABLE,
+    **mbarriers.TABLE,
     **warp.TABLE,
     **control.TABLE,
 }
