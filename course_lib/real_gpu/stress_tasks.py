@@ -45,14 +45,14 @@ class _Stress:
     def __init__(self, kernel: dict[str, Any], problem: dict[str, Any], seed: int) -> None:
         import cupy
 
-        from course_lib import problems, ptxas
+        from course_lib import problems
         from course_lib.kernel import Kernel
 
         self.kernel, self.problem = Kernel.from_spec(kernel), problems.from_spec(problem)
         self.seed = seed
         plain = self.kernel
         made = delays.delay(plain.ptx(), plain.module, plain.name)
-        cubin = ptxas.assemble(made.text, plain.arch).cubin
+        cubin = plain.rewritten(made.text, delays.EXTRA_PARAMETERS).cubin
         self.threads = device.threads_of(plain, self.problem)
         self.loaded = device.load(cubin, plain.name, self.threads, int(plain.shared_bytes))
         self.grid = self.problem.grid(plain)
@@ -95,7 +95,7 @@ class _Stress:
 
         names = list(self.outputs)
         found = cupy.zeros((len(numbers), len(names), 2), cupy.uint64)
-        found[:, :, 1] = np.iinfo(np.uint64).max
+        found[:, :, 1] = 1 << 62  # beyond any element
         for row, iteration in enumerate(numbers):
             extra = self._extra(delay_of(self.seed, iteration, self.consumers))
             inputs = self._launch(iteration, extra)
@@ -103,11 +103,11 @@ class _Stress:
             wrong = self.problem.wrong_elements(self.outputs, reference)
             for column, name in enumerate(names):
                 _count_and_first()(wrong[name], found[row, column])
-        answer = []
-        for row, column in np.argwhere(cupy.asnumpy(found)[:, :, 0] > 0):
-            count, index = (int(n) for n in cupy.asnumpy(found[row, column]))
-            answer.append((numbers[row], names[column], count, index))
-        return answer
+        home = cupy.asnumpy(found)
+        return [
+            (numbers[row], names[column], int(home[row, column, 0]), int(home[row, column, 1]))
+            for row, column in np.argwhere(home[:, :, 0] > 0)
+        ]
 
 
 @cache
