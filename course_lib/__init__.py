@@ -24,6 +24,7 @@ _PUBLIC = {
     "compare": "timing",
     "profile": "profiling",
     "PipelineModel": "pipeline_model",
+    "tensor_map": "tensor_maps",
 }
 """Public name -> the module of this package that has it."""
 

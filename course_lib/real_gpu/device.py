@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.tensor_maps import TensorMap
+
 STATIC_SHARED_LIMIT = 48 * 1024  #: dynamic shared memory beyond this must be asked for
 #: Bytes written to push everything else out of the L2 cache, as a multiple of its size.  It also
 #: keeps the GPU busy (about 0.1 ms) while the host enqueues the next event, launch and event, so
@@ -38,7 +40,7 @@ class LoadedKernel:
         """Enqueues it on the current stream.
 
         ``arguments`` in the kernel's order: CuPy arrays, NumPy scalars of the parameter's own
-        type, or ``bytes`` for a parameter passed by value (a tensor map).
+        type, a ``TensorMap`` of a CuPy array, or ``bytes`` for a parameter passed by value.
         """
         blocks = (grid,) if isinstance(grid, int) else tuple(int(n) for n in grid)
         prepared = tuple(_argument(value) for value in arguments)
@@ -46,6 +48,8 @@ class LoadedKernel:
 
 
 def _argument(value: Any) -> Any:
+    if isinstance(value, TensorMap):
+        value = value.real_bytes()
     if isinstance(value, bytes):
         return np.frombuffer(value, dtype=f"V{len(value)}")[0]
     if isinstance(value, bool | int):  # what C calls int

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.tensor_maps import MAP_BYTES, TensorMap
 from course_lib.virtual_gpu.abi import (
     WINDOW_GLOBALS,
     WINDOW_LOCAL,
@@ -109,6 +110,8 @@ class AddressSpace:
 
     def _bytes_of(self, slot: Slot, argument: Any) -> bytes:
         name = f"parameter `{slot.declared}`"
+        if isinstance(argument, TensorMap):
+            return self._map_of(slot, argument, name)
         if isinstance(argument, np.ndarray):
             return struct.pack("<Q", self._address_of(slot, argument, name))
         if isinstance(argument, bytes | bytearray | np.void):
@@ -127,8 +130,26 @@ class AddressSpace:
             f"and bytes."
         )
 
+    def _map_of(self, slot: Slot, tensor: TensorMap, name: str) -> bytes:
+        if slot.size != MAP_BYTES:
+            raise ArgumentError(
+                f"{name} has {slot.size} bytes, and a tensor map of {MAP_BYTES} was given for it: "
+                "declare it as `const __grid_constant__ TensorMap`."
+            )
+        if not isinstance(tensor.array, np.ndarray):
+            raise ArgumentError(
+                f"{name} got a tensor map of a {type(tensor.array).__name__} that is not NumPy's: "
+                "the virtual GPU takes NumPy arrays."
+            )
+        return tensor.virtual_bytes(self._windowed(slot.declared, tensor.array))
+
     def _address_of(self, slot: Slot, array: np.ndarray, name: str) -> int:
         declared = slot.declared
+        if slot.size == MAP_BYTES:
+            raise ArgumentError(
+                f"{name} is a tensor map, and an array was given for it: pass "
+                "tensor_map(array, box=...) of course_lib.tensor_maps."
+            )
         if slot.size != 8 or (declared.text and not declared.is_pointer):
             raise ArgumentError(f"{name} is a value, and an array was given for it.")
         if declared.element_bytes and array.dtype.itemsize not in (1, declared.element_bytes):
@@ -154,6 +175,10 @@ class AddressSpace:
             raise ArgumentError(
                 f"{name} got an array that is not contiguous: pass numpy.ascontiguousarray(...)."
             )
+        return self._windowed(declared, array)
+
+    def _windowed(self, declared: Declared, array: np.ndarray) -> int:
+        """The windowed address of an array; one that was given before keeps its window."""
         key = (int(array.ctypes.data), int(array.nbytes), bool(array.flags.writeable))
         if key not in self._known:
             self.windows.append(_window(declared, array))
