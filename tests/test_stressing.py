@@ -148,9 +148,10 @@ def test_an_error_ends_the_run_in_words():
 
 
 def test_an_interrupted_run_is_reported(monkeypatch):
-    iterate = stressing._iterate
+    iterate, begun = stressing._iterate, []
 
     def interrupted(run, number):
+        begun.append(number)
         if number == 20:
             raise KeyboardInterrupt
         return iterate(run, number)
@@ -159,6 +160,7 @@ def test_an_interrupted_run_is_reported(monkeypatch):
     report = stressed(ring(2, "NO_REUSE"), 1000)
     assert report.iterations == 20 and report.planned == 1000
     assert report.failures == (10, 10, 0)
+    assert len(begun) < 100  # what was waiting for its turn was dropped
     assert "interrupted" in report.stopped and "20 of 1,000 planned" in str(report)
     assert not stressed(ring(2), 1000).ok  # nothing failed, and yet not everything was run
 
