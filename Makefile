@@ -10,12 +10,13 @@ WORKERS ?= 2
 export CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup dev test tour lint format doctor bench pin clean
+.PHONY: help lab setup dev test fuzz tour lint format doctor bench pin clean
 
 help:
 	@echo 'GPU software pipelining, an interactive course. Commands:'
 	@echo '  make lab      set up, then open JupyterLab on the first page'
 	@echo '  make test     set up, then run the tests'
+	@echo '  make fuzz     compare the checker with brute force on 5,000 random programs'
 	@echo '  make tour     run every lesson headless and print a line for each'
 	@echo '  make doctor   look at driver, compiler and versions, and say how to fix them'
 	@echo '  make bench    measure what the course promises about its own speed'
@@ -35,6 +36,10 @@ lab: setup
 test: dev
 	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@echo 'make test: all tests above passed, on the device that `make doctor` names'
+
+fuzz: dev
+	@PYTHONPATH=tests $(RUN) -m fuzz.runner 5000
+	@echo 'make fuzz: the checker and brute force agree on every program above'
 
 tour: setup
 	@$(RUN) -m tools.tour $(ARGS)

@@ -117,6 +117,9 @@ def are_together(threads, stride, record, thread, members):
                 return False
             if (reason == Y_VOTE or reason == Y_SHUFFLE) and load64(other, T_A0) != kind:
                 return False
+            # A lane with another mask is in another operation, an earlier or a later one.
+            if load64(other, T_A4) & FULL_WARP != load64(thread, T_A4) & FULL_WARP:
+                return False
         other += stride
     return True
 

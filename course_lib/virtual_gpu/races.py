@@ -43,7 +43,8 @@ class RawAccess:
 class RawRace:
     """Two accesses that no ordering joins, the first found of ``count`` pairs with this cause.
 
-    ``block`` is the linear block index; ``offset`` and ``bytes`` lie in its shared memory; ``first``
+    ``block`` is the linear block index; ``offset`` and ``bytes`` lie in its shared memory;
+    ``first``
     and ``second`` are in the order of the run.
     """
 

@@ -75,8 +75,8 @@ MISSING = ("", "order", "wait", "visibility", "phase", "group", "proxy", "proxy-
 """Names of happens_before.M_*."""
 
 NO_MEMORY = (
-    "The check of this launch needs more memory than there is (over a gigabyte for the reads of one "
-    "block): check fewer blocks, or smaller tiles."
+    "The check of this launch needs more memory than there is (over a gigabyte for the reads of "
+    "one block): check fewer blocks, or smaller tiles."
 )
 
 # --- static facts -------------------------------------------------------------------------------
