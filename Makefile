@@ -10,7 +10,7 @@ WORKERS ?= 2
 export CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup dev test fuzz tour lint format doctor bench pin clean
+.PHONY: help lab setup dev test fuzz tour lint format doctor bench differential pin clean
 
 help:
 	@echo 'GPU software pipelining, an interactive course. Commands:'
@@ -20,6 +20,7 @@ help:
 	@echo '  make tour     run every lesson headless and print a line for each'
 	@echo '  make doctor   look at driver, compiler and versions, and say how to fix them'
 	@echo '  make bench    measure what the course promises about its own speed'
+	@echo '  make differential   compare the virtual GPU with this machine'"'"'s GPU, kernel by kernel'
 	@echo '  make lint     check style, types and notebooks      make format   repair style'
 	@echo '  make clean    remove .venv and caches (notebooks stay)'
 	@echo 'No NVIDIA GPU is needed. More: README.md, docs/getting_started.md'
@@ -50,6 +51,9 @@ doctor: setup
 
 bench: setup
 	@$(RUN) -m tools.bench $(ARGS)
+
+differential: dev
+	@$(RUN) -m tools.differential --racecheck 120 --write docs/differential.md $(ARGS)
 
 lint: dev
 	@$(RUN) -m ruff check .
