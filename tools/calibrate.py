@@ -128,14 +128,14 @@ def issue_rates(figures: Figures) -> None:
         )  # fmt: skip
         return scaled(sample, 1 / (steps * 8 * chains))
 
-    for body in ("fma", "iadd", "xor", "imad", "shfl", "ex2", "rcp", "cvt"):
+    for body in ("fma", "imad", "shfl", "ex2", "rcp"):
         how = "one warp, each instruction needs the one before"
         figures.measure(f"dependent_{body}", "cycles", "ISSUE", how, rate(body, 1, 1))
         how = "16 warps (4 a scheduler), 4 chains each; cycles of a scheduler per instruction"
         figures.measure(
             f"issue_{body}", "cycles/instruction", "ISSUE", how, scaled(rate(body, 4, 16), 1 / 4)
         )
-    for body, stride in (("lds32", 4), ("lds128", 16), ("sts32", 4)):
+    for body, stride in (("lds32", 4), ("lds128", 16)):
         how = "16 warps; cycles of the SM's shared memory per warp instruction"
         figures.measure(
             f"shared_{body}", "cycles/instruction", "ISSUE", how,

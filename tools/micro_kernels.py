@@ -14,6 +14,7 @@ extern "C" __global__ void chase(const unsigned* next, long long* out, int steps
   for (int warm = 0; warm < WARM; warm++)
     for (int k = 0; k < steps; k++)
       asm volatile(LOAD " %0, [%1];" : "=r"(at) : "l"(next + at) : "memory");
+  at = 0;
   long long start = clock64();
   for (int k = 0; k < steps; k++)
     asm volatile(LOAD " %0, [%1];" : "=r"(at) : "l"(next + at) : "memory");
@@ -71,21 +72,20 @@ extern "C" __global__ void issue(long long* out, int steps) {
 """
 BODIES = {
     "fma": 'asm volatile("fma.rn.f32 %0, %0, %1, %1;" : "+f"(f[k]) : "f"(c))',
-    "iadd": 'asm volatile("add.u32 %0, %0, %1;" : "+r"(a[k]) : "r"(lane))',
-    "xor": 'asm volatile("xor.b32 %0, %0, %1;" : "+r"(a[k]) : "r"(lane))',
     "imad": 'asm volatile("mad.lo.u32 %0, %0, %1, %1;" : "+r"(a[k]) : "r"(lane))',
     "shfl": 'asm volatile("shfl.sync.bfly.b32 %0, %0, 1, 31, -1;" : "+r"(a[k]))',
-    "lds32": 'asm volatile("ld.shared.u32 %0, [%1];" : "=r"(a[k]) : "r"(address) : "memory")',
+    # The words are 0, which the assembler cannot know: each address needs the load before.
+    "lds32": (
+        'asm volatile("ld.shared.u32 %0, [%1];" : "=r"(u[k]) : "r"(address + u[k]) : "memory")'
+    ),
     "lds128": (
         'asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a[k]), "=r"(u[k]), '
-        '"=r"(v[k]), "=r"(w[k]) : "r"(address) : "memory")'
+        '"=r"(v[k]), "=r"(w[k]) : "r"(address + u[k]) : "memory")'
     ),
-    "sts32": 'asm volatile("st.shared.u32 [%0], %1;" :: "r"(address), "r"(a[k]) : "memory")',
     "syncthreads": "__syncthreads()",
     "syncwarp": "__syncwarp()",
     "ex2": 'asm volatile("ex2.approx.f32 %0, %0;" : "+f"(f[k]))',
     "rcp": 'asm volatile("rcp.approx.f32 %0, %0;" : "+f"(f[k]))',
-    "cvt": 'asm volatile("cvt.rn.f32.u32 %0, %1;" : "=f"(f[k]) : "r"(a[k]))',
 }
 
 MBARRIER = r"""
