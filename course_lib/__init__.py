@@ -19,6 +19,7 @@ _PUBLIC = {
     "TileReduction": "problems",
     "Gemm": "problems",
     "verify": "verification",
+    "find_hazards": "hazards",
     "stress": "stressing",
     "trace": "tracing",
     "compare": "timing",

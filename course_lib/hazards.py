@@ -24,9 +24,9 @@ from course_lib.verification import SMALL_POLICIES, Policy
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from course_lib.kernel import Kernel
+    from course_lib.plots import CourseFigure
     from course_lib.problems import Problem
     from course_lib.virtual_gpu.dependence import Dependence
     from course_lib.virtual_gpu.launch import LaunchResult
@@ -204,14 +204,14 @@ class HazardReport:
                 f"<pre style='white-space:pre-wrap;margin:6px 0'>{html.escape(text)}</pre>"
             )
         if self.hazards:
-            picture = self.plot()._repr_png_()  # type: ignore[operator]
+            picture = self.plot()._repr_png_()
             parts.append(_image(picture, self.hazards[0].message.split("\n")[0]))
         small = "color:#5f5f5f;font-size:90%"
         for text in [*self._remarks(), str(self.scope)]:
             parts.append(f"<div style='{small}'>{html.escape(text)}</div>")
         return "<div>" + "".join(parts) + "</div>"
 
-    def plot(self, number: int = 0) -> Figure:
+    def plot(self, number: int = 0) -> CourseFigure:
         """The picture of one hazard: the ring's timeline, the missing arrow dashed.
 
         Raises ``IndexError`` with a sentence where there is no such hazard.
@@ -464,16 +464,15 @@ class Reader:
         found: dict[tuple[Any, ...], Hazard] = {}
         for run in self.seen:
             races = [race for race in run.result.races if race.missing != "proxy-read"]
-            for hazard in (self.hazard(run, race, races) for race in races):
+            for race in races:
+                hazard = self.hazard(run, race, races)
                 key = (hazard.edge, hazard.missing, hazard.first.where, hazard.second.where)
                 if key in found:
-                    kept = found[key]
-                    found[key] = replace(kept, count=kept.count + hazard.count)
+                    found[key] = replace(found[key], count=found[key].count + hazard.count)
                 else:
                     found[key] = hazard
-        kept = _without_consequences(list(found.values()))
-        kept.sort(key=_importance)
-        return [replace(h, message=hazard_words.message(h, self.style)) for h in kept]
+        causes = _joined(sorted(_without_consequences(list(found.values())), key=_importance))
+        return [replace(h, message=hazard_words.message(h, self.style)) for h in causes]
 
     def hazard(self, run: _Seen, race: RawRace, all_races: Sequence[RawRace]) -> Hazard:
         places = self.places(run, race.block)
@@ -544,13 +543,32 @@ class Reader:
                 return True
         elif places.first_fill(place, tile) is not False:
             return False
-        return any(
-            other.first.kind in (*_READS, "copy", "bulk copy")
-            and other.second.kind in _BRINGS
+        mine = [
+            other
+            for other in races
+            if other.second.kind in _BRINGS
             and self._same_line(other.second.site, copy.site)
             and places.place(other.offset).array == place.array
-            for other in races
-        )
+        ]
+        if any(other.first.kind in _READS and not self._early(other, places) for other in mine):
+            return True
+        over_copies = any(other.first.kind in ("copy", "bulk copy") for other in mine)
+        return over_copies and not self._ready_is_missing(race, races, places)
+
+    def _early(self, race: RawRace, places: Places) -> bool:
+        """Whether a read races with the first tile of its stage, which came only after it."""
+        tile = places.tile(race.second.source, race.block)
+        return places.first_fill(places.place(race.offset), tile) is True
+
+    def _ready_is_missing(self, race: RawRace, races: Sequence[RawRace], places: Places) -> bool:
+        """Whether the same read races with the first tile of a stage as well."""
+        for other in races:
+            if other.first.kind in ("copy", "bulk copy") and other.second.kind in _READS:
+                tile = places.tile(other.first.source, other.block)
+                first = places.first_fill(places.place(other.offset), tile) is True
+                if first and self._same_line(other.second.site, race.second.site):
+                    return True
+        return False
 
     def comes_first(
         self,

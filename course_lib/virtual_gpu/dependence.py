@@ -157,7 +157,7 @@ class _Analysis:
 
     def consider(self, number: int, k: int, poll: Instruction) -> None:
         """A poll is a wait where a no leads back to it through nothing that matters."""
-        answer = next(registers_in(poll.operands[0]), None)
+        answer = next(iter(registers_in(poll.operands[0])), None)
         decided = self.decide(number, k, answer) if answer else None
         if decided is None:
             return
