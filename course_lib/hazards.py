@@ -503,6 +503,8 @@ class Reader:
         shows the stage being overwritten.
         """
         first, second = race.first, race.second
+        if race.missing == "proxy":  # ordered, so the run had it right
+            return ("ready" if first.kind in _BRINGS else "reuse"), False
         if "write" in (first.kind, second.kind) and self._same_line(first.site, second.site):
             reads = first.kind in _READS
             return ("ready", reads) if first.kind != second.kind else ("other", False)
@@ -581,24 +583,32 @@ class Reader:
     ) -> bool:
         """Whether what a read should have seen came only after it."""
         if copy.kind == "write":
-            return self._uninitialised(read.site)
+            return self._uninitialised(read.site) or self._in_one_tile(copy, read)
         return places.first_fill(place, places.tile(copy.source, block)) is True
 
     def _only_after_one_tile(self, race: RawRace) -> bool:
-        """Whether a store races with a later read of another tile only.
+        """Whether a store above a read races with the read of another tile only.
 
-        With a single tile nothing is overwritten, so a race that is missing there, though the store
-        stands before the read, is not about the ready edge.
+        With a single tile nothing is overwritten, so a race that is missing there is not about the
+        ready edge.
         """
-        store, read = self.lines.line(race.first.site), self.lines.line(race.second.site)
-        single = [run for run in self.seen if getattr(run.problem, "tiles", 0) == 1]
-        if not single or store is None or read is None or store >= read:
-            return False
-        return not any(
-            {self.lines.line(other.first.site), self.lines.line(other.second.site)} == {store, read}
-            for run in single
+        above = self._above(race.first.site, race.second.site)
+        single = any(getattr(run.problem, "tiles", 0) == 1 for run in self.seen)
+        return single and above and not self._in_one_tile(race.first, race.second)
+
+    def _in_one_tile(self, store: RawAccess, read: RawAccess) -> bool:
+        """Whether a store races with a read further down where there is a single tile."""
+        lines = {self.lines.line(store.site), self.lines.line(read.site)}
+        return self._above(store.site, read.site) and any(
+            {self.lines.line(other.first.site), self.lines.line(other.second.site)} == lines
+            for run in self.seen
+            if getattr(run.problem, "tiles", 0) == 1
             for other in run.result.races
         )
+
+    def _above(self, one: int, other: int) -> bool:
+        above, below = self.lines.line(one), self.lines.line(other)
+        return above is not None and below is not None and above < below
 
     def _same_line(self, one: int, other: int) -> bool:
         return one == other or self.lines.line(one) == self.lines.line(other) is not None
