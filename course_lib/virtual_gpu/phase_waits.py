@@ -81,7 +81,8 @@ def wait_for_phase(block, thread):
 def park(block, record, lanes):
     """These lanes of a warp wait for their phases."""
     store64(record, W_PARKED, load64(record, W_PARKED) | lanes)
-    store64(record, W_EVENTS, load64(block, B_MBARRIER_EVENTS))
+    # A later lane of the same turn may have ended the phase already: look once in any case.
+    store64(record, W_EVENTS, -1)
     while lanes != 0:
         lanes &= lanes - 1
         store64(block, B_PARKED, load64(block, B_PARKED) + 1)
