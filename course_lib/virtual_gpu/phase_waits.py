@@ -162,13 +162,16 @@ def unstick(core):
     for slot in range(load64(core, K_RESIDENT)):
         block = load64(core, K_BLOCKS) + slot * load64(core, K_BLOCK_BYTES)
         if load64(block, B_LINEAR) >= 0 and load64(block, B_PARKED) > 0:
-            events = load64(block, B_MBARRIER_EVENTS)
-            while load64(block, B_MBARRIER_EVENTS) == events and land_one_bulk(block):
-                pass
-            if load64(block, B_MBARRIER_EVENTS) == events:
-                land_everything(block)
             parked = load64(block, B_PARKED)
-            wake(block)
+            before = -1
+            # A phase that ends need not be the one that anybody here waits for: land on until then.
+            while load64(block, B_PARKED) == parked and load64(block, B_MBARRIER_EVENTS) != before:
+                before = load64(block, B_MBARRIER_EVENTS)
+                while load64(block, B_MBARRIER_EVENTS) == before and land_one_bulk(block):
+                    pass
+                if load64(block, B_MBARRIER_EVENTS) == before:
+                    land_everything(block)
+                wake(block)
             if load64(block, B_PARKED) < parked or answer_polls(block):
                 return True
     return False
