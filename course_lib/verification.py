@@ -254,7 +254,8 @@ def _pattern(runs: Sequence[Run]) -> str:
     if early and late and all(r.ok for r in early) and not all(r.ok for r in late):
         return (
             "Right when copies land at once, wrong when they land as late as a wait allows: the "
-            "kernel reads a stage before its copy is complete. Look at the wait before the read."
+            "kernel reads a stage before its copy is complete. Look at the wait before the read; "
+            "find_hazards(kernel, problem) names the lines."
         )
     lagging = [r for r in runs if r.policy and r.policy.order in ("one_last", "one_first")]
     turns = [r for r in runs if r.policy and r.policy.order == "round_robin"]
@@ -263,9 +264,13 @@ def _pattern(runs: Sequence[Run]) -> str:
         return (
             f"Right while warps keep together, wrong {kind} and one warp lags: a stage is "
             "overwritten, or read, before every warp has got there. Look at the barrier after the "
-            "reads (the reuse edge) and at the one before them."
+            "reads (the reuse edge) and at the one before them; find_hazards(kernel, problem) "
+            "names the lines."
         )
-    return "Right under some orders and wrong under others: an ordering edge is missing."
+    return (
+        "Right under some orders and wrong under others: an ordering edge is missing. "
+        "find_hazards(kernel, problem) names it."
+    )
 
 
 def _size(problem: Problem) -> str:

@@ -161,23 +161,36 @@ class _Analysis:
         decided = self.decide(number, k, answer) if answer else None
         if decided is None:
             return
-        branching, no, yes = decided
+        branching, no, yes, asking = decided
         between = self.retry(no, number)
         if between is None:
             return
         kept = set(self.kernel.live_registers(yes)) if yes is not None else set()
-        changed = {
-            register
-            for b in between
-            for _, item in self.instructions(b)
-            for register in uses_and_definitions(item)[1]
-        }
-        for register in changed & kept:
+        for register in self.varying(asking | between) & kept:
             self.taints[register].add("how often a poll was asked")
         self.waits.add(k)
         self.exempt.add(branching)
         for b in between:
             self.exempt.add(self.kernel.blocks[b].end - 1)
+
+    def varying(self, blocks: Iterable[int]) -> set[str]:
+        """Registers that these blocks change, and may change again the next time round.
+
+        The answer itself is not one of them: whoever leaves has been told yes.
+        """
+        effects = [
+            (item, *uses_and_definitions(item)) for b in blocks for _, item in self.instructions(b)
+        ]
+        varying = {register for _, _, definitions in effects for register in definitions}
+        while True:
+            fixed = set(varying)
+            for item, uses, definitions in effects:
+                again = item.family == "ld" or any(_special_taints(item.operands))
+                if again or varying & set(uses):
+                    fixed -= set(definitions)
+            if not fixed:
+                return varying
+            varying -= fixed
 
     def instructions(self, number: int) -> Iterable[tuple[int, Instruction]]:
         block = self.kernel.blocks[number]
@@ -186,17 +199,19 @@ class _Analysis:
             if isinstance(item, Instruction):
                 yield k, item
 
-    def decide(self, number: int, k: int, answer: str) -> tuple[int, int, int] | None:
-        """(branch, block after no, block after yes) of the branch that the answer decides.
+    def decide(self, number: int, k: int, answer: str) -> tuple[int, int, int, set[int]] | None:
+        """(branch, block after no, block after yes, blocks up to it) that the answer decides.
 
         The blocks after the poll are walked with the answer 0 and 1; what else a branch may depend
         on is unknown, and then nothing is decided.
         """
-        ends = []
+        ends: list[tuple[int, int]] = []
+        asking = {number}
         for value in (0, 1):
             known = {answer: value}
             at, position = number, k + 1
             for _ in range(16):
+                asking.add(at)
                 step = self.walk(at, position, known)
                 if step is None:
                     return None
@@ -207,7 +222,7 @@ class _Analysis:
                 at, position = following, self.kernel.blocks[following].start
         if len(ends) != 2 or ends[0][0] != ends[1][0] or ends[0][1] == ends[1][1]:
             return None
-        return ends[0][0], ends[0][1], ends[1][1]
+        return ends[0][0], ends[0][1], ends[1][1], asking
 
     def walk(self, number: int, start: int, known: dict[str, int]) -> tuple[int | None, int] | None:
         """To the end of a block: (the branch that was decided or None, the block that follows)."""
