@@ -90,7 +90,8 @@ def _syncs(flat: FlatKernel) -> list[Sync]:
             kind = _kind(item)
             if kind:
                 numbers = [o.value for o in item.operands if isinstance(o, Immediate)]
-                line = flat.module.site_of(item).cell_line
+                # Where a helper function waits or arrives, the line that calls it counts.
+                line = next(reversed(flat.module.site_of(item).cell_lines), None)
                 number = numbers[0] if numbers else None
                 if item.opcode.endswith("wait_all"):
                     number = 0
@@ -195,7 +196,7 @@ def _quotes(hazard: Hazard) -> list[str]:
     seen: dict[int, str] = {}
     for access in (hazard.first, hazard.second):
         if access.line is not None:
-            seen[access.line] = access.code
+            seen[access.line] = access.code + access.called_from
     return [f"    line {line}: {code}" for line, code in seen.items()]
 
 
@@ -446,8 +447,11 @@ def _reuse_barrier(hazard: Hazard, style: Style) -> tuple[str, str]:
         )
     named = style.of("named barrier")
     how = "bar.sync with the number of all threads concerned" if named else call
-    if read.warp == copy.warp and read.thread // 32 == copy.thread // 32:
-        cause = "Other lanes of the same warp may still be reading."
+    if read.warp == copy.warp:
+        cause = (
+            "Neither the other warps nor the other lanes of this one are known to have finished "
+            "reading."
+        )
     else:
         cause = "Warps do not run in step: one can be a whole iteration ahead of another."
     return (

@@ -63,6 +63,7 @@ class Access:
     thread: int
     where: str
     role: str = ""
+    called_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -445,7 +446,14 @@ class Reader:
             raw.thread,
             f"line {line}" if line is not None else self.lines.where(raw.site),
             self.role(raw, places),
+            self.caller(raw.site),
         )
+
+    def caller(self, site: int) -> str:
+        """`  (called from line 45)` where the line is in a function that the kernel calls."""
+        inner, *outer = self.kernel.module.sites[site].cell_lines or (None,)
+        different = [line for line in outer if line != inner]
+        return f"  (called from line {different[-1]})" if different else ""
 
     def role(self, raw: RawAccess, places: Places) -> str:
         """Producer or consumer, where only some of the block's warps issue copies."""
