@@ -16,7 +16,7 @@ help:
 	@echo 'GPU software pipelining, an interactive course. Commands:'
 	@echo '  make lab      set up, then open JupyterLab on the first page'
 	@echo '  make test     set up, then run the tests'
-	@echo '  make fuzz     compare the checker with brute force on 5,000 random programs'
+	@echo '  make fuzz     5,000 random programs: checker against brute force; 5,000 mutated kernels'
 	@echo '  make tour     run every lesson headless and print a line for each'
 	@echo '  make doctor   look at driver, compiler and versions, and say how to fix them'
 	@echo '  make bench    measure what the course promises about its own speed'
@@ -40,7 +40,9 @@ test: dev
 
 fuzz: dev
 	@PYTHONPATH=tests $(RUN) -m fuzz.runner 5000
-	@echo 'make fuzz: the checker and brute force agree on every program above'
+	@MUTATIONS=5000 $(RUN) -m pytest -q tests/test_mutations.py
+	@echo 'make fuzz: the checker and brute force agree on every program above, and no mutation'
+	@echo '           of 5,000 crashed or hung the virtual GPU'
 
 tour: setup
 	@$(RUN) -m tools.tour $(ARGS)

@@ -1,8 +1,9 @@
 """Mutated PTX must be run, or refused in words; never crash or hang the process.
 
-A few hundred seeded edits of real kernels' PTX: other operands, immediates, opcodes, types and
-predicates, deleted and repeated instructions.  They run in one child process, so that a crash of
-it is a failure with a seed, and not the end of this test run.
+A few hundred seeded edits of real kernels' PTX (5,000 by `make fuzz`, which sets MUTATIONS): other
+operands, immediates, opcodes, types and predicates, deleted and repeated instructions.  They run
+in one child process, so that a crash of it is a failure with a seed, and not the end of this test
+run.
 """
 
 from __future__ import annotations
@@ -13,16 +14,29 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from course_lib.nvrtc import compile_ptx
 
-PER_KERNEL = 100
+if TYPE_CHECKING:
+    from course_lib.kernel import Kernel
+    from course_lib.problems import Problem
+
+# Kernels of the case bank, which the kernels here have nothing of: mbarriers, bulk copies, wgmma.
+FROM_CASES = (
+    "right_bulk_ring", "right_bulk_store_ring", "right_cp_async_mbarrier_arrive",
+    "right_state_token_handoff", "right_two_consumer_groups",
+)  # fmt: skip
+MUTATIONS = int(os.environ.get("MUTATIONS", "450"))
+PER_KERNEL = -(-MUTATIONS // (3 + len(FROM_CASES)))
 STEP_BUDGET = 200_000
-TIME_LIMIT = 150  # seconds for all of them; they take 3 to 20 on two cores
+# Seconds for all of them. They take a hundredth to a tenth of one each; a hang takes for ever.
+TIME_LIMIT = 150 + MUTATIONS // 4
 
 TILES = """
 #include <cuda_pipeline.h>
@@ -127,6 +141,22 @@ def _edit(line: str, lines: list[str], rng: random.Random) -> str:
     return rng.choice(lines)
 
 
+def from_cases() -> Iterator[tuple[str, Kernel, tuple[int, ...], Callable[[], list[Any]]]]:
+    """(name, kernel, grid, fresh arguments) of each kernel of the case bank that is here."""
+    import case_files
+
+    from course_lib.problem_runs import shaped_for
+
+    for name in FROM_CASES:
+        case = case_files.load(case_files.FOLDER / f"{name}.cu")
+        kernel, problem = shaped_for(case.kernel, case.problem), case.problem
+
+        def arguments(kernel: Kernel = kernel, problem: Problem = problem) -> list[Any]:
+            return problem.arguments(kernel, problem.inputs(), problem.outputs())
+
+        yield name, kernel, problem.grid(kernel), arguments
+
+
 def run_all() -> None:
     """The child: prints a line before and after every mutation."""
     from course_lib.kernel import compile_kernel
@@ -142,15 +172,19 @@ def run_all() -> None:
         ("miscellany", MISCELLANY,
          lambda: [words[:64].copy(), np.zeros(64, np.uint32), np.float64(1.5)]),
     )  # fmt: skip
-    for name, source, arrays in cases:
-        kernel = compile_kernel(source, name="k", threads=64)
+    for name, kernel, grid, arrays in [
+        *((name, compile_kernel(source, name="k", threads=64), (1,), arrays)
+          for name, source, arrays in cases),
+        *from_cases(),
+    ]:  # fmt: skip
         for seed in range(PER_KERNEL):
             print("start", name, seed, flush=True)
             timed, outcome = seed % 3 == 2, "refused"
             try:
                 module = parse(mutate(kernel.ptx(), seed))
                 result = launch(
-                    kernel, (1,), arrays(), module=module, step_budget=STEP_BUDGET,
+                    kernel, grid, arrays(), module=module, step_budget=STEP_BUDGET,
+                    check=seed % 2 == 0,
                     order="timed" if timed else "round_robin",
                 )  # fmt: skip
                 outcome = "ran" if result.ok else "reported"
@@ -165,7 +199,7 @@ def test_mutated_ptx_never_crashes_or_hangs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     environment = {
         **os.environ,
-        "PYTHONPATH": str(root),
+        "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}",
         "COURSE_LIB_CACHE": str(tmp_path / "cache"),
     }
     shared = os.environ.get("COURSE_LIB_CACHE")
@@ -191,7 +225,7 @@ def test_mutated_ptx_never_crashes_or_hangs(tmp_path: Path) -> None:
     assert code == 0, f"ended with {code} at: {last}\n" + "\n".join(lines[-12:])
     assert lines[-1] == "done", lines[-5:]
     outcomes = [line.split()[1] for line in lines if line.startswith("end")]
-    assert len(outcomes) == 3 * PER_KERNEL
+    assert len(outcomes) == (3 + len(FROM_CASES)) * PER_KERNEL
     # All three must happen, or this would test nothing.
     for outcome in ("ran", "reported", "refused"):
         assert outcomes.count(outcome) >= 15, {o: outcomes.count(o) for o in set(outcomes)}
@@ -201,8 +235,8 @@ def test_mutated_ptx_never_crashes_or_hangs(tmp_path: Path) -> None:
 REFUSED = {
     "wgmma.fence.sync.aligned;": "wgmma.fence",
     "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];": "ldmatrix",
-    "mbarrier.init.shared.b64 [%1], 1; mov.b32 %0, 0;": "mbarrier.init",
-    "cp.async.bulk.commit_group;": "cp.async.bulk",
+    "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%1], {%0};": "stmatrix",
+    "barrier.cluster.wait.aligned;": "barrier.cluster.wait",
     "barrier.cluster.arrive.aligned;": "barrier.cluster",
 }
 
