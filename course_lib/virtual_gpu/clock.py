@@ -21,6 +21,8 @@ from course_lib.virtual_gpu.records import (
     B_LINEAR,
     BUCKET_CYCLES,
     COALESCE_CYCLES,
+    K_BURST_CYCLES,
+    K_COPY_LATENCY,
     K_ISSUE_QUEUES,
     K_L1_LATENCY,
     K_L2_LATENCY,
@@ -31,6 +33,8 @@ from course_lib.virtual_gpu.records import (
     K_LINES,
     K_MEMORY_QUEUE,
     K_SECTORS,
+    K_SHARE,
+    K_SHARE_COST,
     LINE_BITS,
     LINES,
     LOG_SLOTS,
@@ -61,6 +65,7 @@ def clear_queue(queue):
 def clear_core_clock(core):
     """A fresh SM: empty queues and cold caches."""
     clear_queue(load64(core, K_MEMORY_QUEUE))
+    store64(core, K_SHARE, 0)
     for partition in range(4):
         clear_queue(load64(core, K_ISSUE_QUEUES) + partition * QUEUE_BYTES)
     fill_bytes(load64(core, K_SECTORS), 255, SECTORS * S_SLOTS * 8)
@@ -130,6 +135,19 @@ def issue(core, warp, start, cycles, sharers):
 
 
 @native
+def take_share(core, count, now):
+    """Take bytes of the SM's share of HBM; the cycle at which the share had that much.
+
+    All SMs together have less bandwidth than one can take alone. Other SMs are quiet at other
+    times, so an SM may use what it left unused in the last `burst_cycles`.
+    """
+    spent = max(load64(core, K_SHARE), (now - load64(core, K_BURST_CYCLES)) * 256)
+    spent += (count * load64(core, K_SHARE_COST)) // 256
+    store64(core, K_SHARE, spent)
+    return spent // 256
+
+
+@native
 def second_level_latency(core, address):
     """Latency of a sector that the first level lacks: of L2 if it was fetched before."""
     line = address >> LINE_BITS
@@ -153,7 +171,13 @@ def fetch_sector(core, sector, now, cached):
         if cached or (-COALESCE_CYCLES < age < COALESCE_CYCLES):
             return max(load64(entry, S_READY), now + load64(core, K_L1_LATENCY))
     latency = second_level_latency(core, sector << SECTOR_BITS)
-    ready = occupy(load64(core, K_MEMORY_QUEUE), now, SECTOR_BYTES * 256, 1) + latency
+    ready = occupy(load64(core, K_MEMORY_QUEUE), now, SECTOR_BYTES * 256, 1)
+    if latency != load64(core, K_L2_LATENCY):
+        # The line's other sectors will hit L2, so the whole line is charged here.
+        ready = max(ready, take_share(core, 1 << LINE_BITS, now))
+        if not cached:
+            latency += load64(core, K_COPY_LATENCY)
+    ready += latency
     store64(entry, S_TAG, sector)
     store64(entry, S_ISSUED, now)
     store64(entry, S_READY, ready)
@@ -231,5 +255,6 @@ def rt_global_load(block, thread, address, count, site):
 def rt_global_store(block, thread, address, count, site):
     """A store takes its share of the bandwidth; nobody waits for it."""
     core = load64(block, B_CORE)
+    take_share(core, count, load64(thread, T_CLOCK))
     occupy(load64(core, K_MEMORY_QUEUE), load64(thread, T_CLOCK), count * 256, 1)
     return 0

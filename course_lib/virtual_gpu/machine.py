@@ -1,30 +1,61 @@
-"""The figures of the machine whose virtual clock is kept; cheap to import."""
+"""The figures of the machine whose virtual clock is kept, from the file that calibration wrote."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parent / "machines" / "h200.json"
+
+
+def load_figures(path: Path = FILE) -> dict[str, Any]:
+    """Provenance and figures of one machine, as `tools.calibrate` wrote them."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+_FIGURES = load_figures()["figures"]
+
+
+def _figure(name: str) -> float:
+    return float(_FIGURES[name]["value"])
+
+
+def _cycles(name: str) -> int:
+    return round(_figure(name))
+
+
+def _cycles_per_warp() -> int:
+    """What each further warp adds to a barrier of the block."""
+    return round((_figure("barrier_32_warps") - _figure("barrier_1_warps")) / 31)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Latencies in cycles, bandwidth in bytes per cycle of one SM.
+    """Latencies in cycles, bandwidths in bytes per cycle of one SM; the H200's by default.
 
-    The defaults are the H200's: 132 SMs at about 1.75 GHz; device-to-device copies of 4.2 TB/s are
-    18 bytes per cycle and SM; a pointer chase measured 665 cycles from HBM, 287 from L2 and 29 from
-    shared memory.
+    `bytes_per_cycle` is the SM's share of HBM when all SMs stream, `burst_bytes_per_cycle` what one
+    SM alone can take, which hits of L2 may use. `burst_cycles` is how long a quiet SM
+    may have saved up its share: an assumption, no micro-kernel measures it.
     """
 
     name: str = "virtual H200"
     sms: int = 132
-    clock_mhz: int = 1755
-    global_latency: int = 600
-    l2_latency: int = 287
-    l1_latency: int = 35
-    shared_latency: int = 29
-    bytes_per_cycle: float = 18.0
-    barrier_cycles: int = 20
+    clock_mhz: int = _cycles("clock")
+    global_latency: int = _cycles("latency_hbm")
+    copy_latency: int = round(_figure("cp_async_landed_1") - _figure("cp_async_issue_1"))
+    l2_latency: int = _cycles("bulk_l2_16")
+    l1_latency: int = _cycles("latency_l1")
+    shared_latency: int = _cycles("latency_shared")
+    bytes_per_cycle: float = _figure("stream_all_sms_128k")
+    burst_bytes_per_cycle: float = _figure("stream_one_sm_128k")
+    burst_cycles: int = 2048
+    barrier_base_cycles: int = round(_figure("barrier_1_warps")) - _cycles_per_warp()
+    barrier_warp_cycles: int = _cycles_per_warp()
     collective_cycles: int = 12
-    copy_issue_cycles: int = 2
+    copy_issue_cycles: int = round((_figure("cp_async_issue_4") - _figure("cp_async_issue_1")) / 3)
     l2_bytes: int = 60 << 20
     shared_per_sm: int = 228 << 10
     registers_per_sm: int = 65536
@@ -34,6 +65,10 @@ class Machine:
     def sm_count(self) -> int:
         """Another name of `sms`."""
         return self.sms
+
+    def barrier_cycles(self, warps: int) -> int:
+        """From the last arrival at a barrier of so many warps until they go on."""
+        return self.barrier_base_cycles + self.barrier_warp_cycles * warps
 
 
 H200 = Machine()

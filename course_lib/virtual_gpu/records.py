@@ -153,6 +153,11 @@ K_RACES = 43  # address of the race records
 K_RACE_COUNT = 44
 K_RACE_CAPACITY = 45
 K_EXHAUSTED = 46  # 1: no memory left for what must be remembered
+K_BARRIER_WARP_CYCLES = 90  # what each warp adds to K_BARRIER_CYCLES
+K_COPY_LATENCY = 91  # cycles by which a cp.async from HBM takes longer than a load
+K_SHARE = 92  # cycle, times 256, until which the SM's share of HBM is spent
+K_SHARE_COST = 93  # cycles, times 256 * 256, that a byte takes of the share
+K_BURST_CYCLES = 94  # how long a quiet SM may have saved up its share
 K_SLOTS = 128
 
 # --- race records (order of the fields of races.RACE_TYPE) ------------------------------------

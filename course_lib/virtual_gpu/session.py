@@ -69,10 +69,13 @@ from course_lib.virtual_gpu.records import (
     BULK_SLOTS,
     CP_SLOTS,
     K_BARRIER_CYCLES,
+    K_BARRIER_WARP_CYCLES,
     K_BLOCK_BYTES,
     K_BLOCKS,
+    K_BURST_CYCLES,
     K_COLLECTIVE_CYCLES,
     K_COPY_ISSUE_CYCLES,
+    K_COPY_LATENCY,
     K_EXHAUSTED,
     K_ISSUE_QUEUES,
     K_L1_LATENCY,
@@ -86,6 +89,7 @@ from course_lib.virtual_gpu.records import (
     K_RESIDENT,
     K_SECTORS,
     K_SEEN,
+    K_SHARE_COST,
     K_SLOTS,
     K_STOP,
     K_TIMED,
@@ -271,7 +275,11 @@ class Worker:
             (K_LATENCY, machine.global_latency),
             (K_L2_LATENCY, machine.l2_latency),
             (K_L1_LATENCY, machine.l1_latency),
-            (K_BARRIER_CYCLES, machine.barrier_cycles),
+            (K_BARRIER_CYCLES, machine.barrier_base_cycles),
+            (K_BARRIER_WARP_CYCLES, machine.barrier_warp_cycles),
+            (K_COPY_LATENCY, machine.copy_latency - machine.global_latency),
+            (K_SHARE_COST, round(65536 / machine.bytes_per_cycle)),
+            (K_BURST_CYCLES, machine.burst_cycles),
             (K_COLLECTIVE_CYCLES, machine.collective_cycles),
             (K_COPY_ISSUE_CYCLES, machine.copy_issue_cycles),
         ):
@@ -281,7 +289,7 @@ class Worker:
         """Five bandwidth queues (memory, four schedulers) and the caches' tags."""
         queues = np.zeros((5, Q_SLOTS), np.int64)
         rings = np.zeros((5, 3, RING_BUCKETS), np.int64)
-        memory_units = round(self.shape.machine.bytes_per_cycle * 256 * BUCKET_CYCLES)
+        memory_units = round(self.shape.machine.burst_bytes_per_cycle * 256 * BUCKET_CYCLES)
         for queue, ring, capacity in zip(
             queues, rings, (memory_units, *[BUCKET_CYCLES] * 4), strict=True
         ):
