@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 MOST_BLOCKS = 4
 """Blocks of one launch that are checked: the first ones, one in the middle, the last."""
 
+SMALL_BYTES = 1 << 20
+"""A problem that moves no more than this is checked as it is, beside its smaller cases."""
+
 _READS = ("read", "wgmma read", "bulk store")
 _BRINGS = ("copy", "bulk copy", "write")
 
@@ -265,8 +268,8 @@ def find_hazards(
 ) -> HazardReport:
     """Check a kernel's ordering edges on small cases of a problem, on the virtual GPU.
 
-    Runs ``problem.small()`` and its awkward shapes (one tile, an odd number of them, ...). Where
-    the kernel's control flow depends on no timing one policy decides for every schedule; otherwise
+    Runs ``problem.small()``, its awkward shapes (one tile, an odd number of them, ...)
+    and, where it is small, the problem itself. Where the kernel's control flow depends on no timing one policy decides for every schedule; otherwise
     all of ``verification.SMALL_POLICIES`` are run, or those given. ``report.scope`` says so.
 
     Raises ``CannotCheck`` where the kernel doesn't fit the problem, or has an instruction that the
@@ -309,10 +312,11 @@ def _find(
     seen: list[_Seen] = []
     skipped: list[str] = []
     checked = total = 0
-    for shape in (small, *_awkward(kernel, problem, small)):
+    own = [problem] if problem != small and problem.bytes_moved() <= SMALL_BYTES else []
+    for shape in (small, *own, *_awkward(kernel, problem, small)):
         blocks = _sample(shape.blocks(kernel), most_blocks)
         runs = _runs(kernel, shape, policies, blocks)
-        if shape is not small and not shape.dense_tiles and _faults(runs):
+        if shape not in (small, problem) and not shape.dense_tiles and _faults(runs):
             # Not every kernel takes every size: its tile may not divide this one.
             skipped.append(f"{shape!r} was left out: the kernel runs out of bounds on it.")
             continue
@@ -330,7 +334,7 @@ def _awkward(kernel: Kernel, problem: Problem, small: Problem) -> list[Problem]:
     for shape in problem.awkward():
         m, n = getattr(shape, "m", None), getattr(shape, "n", None)
         fits = tile is None or m is None or n is None or not (m % tile[0] or n % tile[1])
-        if fits and shape != small:
+        if fits and shape not in (small, problem):
             kept.append(shape)
     return kept
 

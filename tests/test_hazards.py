@@ -137,6 +137,15 @@ def test_what_cannot_be_checked_is_a_sentence():
         find_hazards(ring(2), Gemm(64, 64, 32))
 
 
+def test_a_small_problem_is_checked_as_it_is_too():
+    late = BARRIERS.replace("FIRST", "__syncthreads();").replace(
+        "SECOND", "if (t != 11) __syncthreads();"
+    )
+    long = TileReduction.of_tiles(20, 1, tile_elements=128, threads=128)  # small() has 8 tiles
+    report = find_hazards(compile_kernel(late, threads=128), long)
+    assert [hazard.edge for hazard in report.hazards] == ["reuse"]
+
+
 # --- constructed facts ----------------------------------------------------------------------------
 
 
