@@ -1,0 +1,16 @@
+// atomicAdd is relaxed: the reader's fence finds nothing released.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ unsigned s[32], flag;
+    const unsigned t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t == 0) {
+        s[0] = in[0];
+        atomicAdd(&flag, 1);
+    }
+    if (t == 32) {
+        while (!atomicAdd(&flag, 0));
+        __threadfence_block();
+        out[0] = s[0];
+    }
+}

@@ -1,0 +1,10 @@
+// Two atomics on one word never race; a plain read comes after a barrier.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ unsigned s[32], flag;
+    const unsigned t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    atomicAdd(&flag, 1);
+    __syncthreads();
+    out[t] = flag;
+}

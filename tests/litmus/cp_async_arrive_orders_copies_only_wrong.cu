@@ -1,0 +1,16 @@
+// The arrival stands for the copies; the write beside them is not released by it.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ Mbarrier full;
+    __shared__ __align__(16) unsigned s[128], more[32];
+    const unsigned t = threadIdx.x;
+    if (t == 0) init(&full, 32);
+    __syncthreads();
+    if (t < 32) {
+        copy16(s + 4 * t, in + 4 * t);
+        more[t] = in[t];
+        arrive_behind_copies(&full);
+    } else {
+        wait(&full, 0);
+        out[t] = s[4 * (t - 32)] + more[t - 32];
+    }
+}

@@ -1,0 +1,15 @@
+// A relaxed arrival counts, and releases nothing.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ Mbarrier full;
+    __shared__ __align__(16) unsigned s[128];
+    const unsigned t = threadIdx.x;
+    if (t == 0) init(&full, 32);
+    __syncthreads();
+    if (t < 32) {
+        s[t] = in[t];
+        arrive_relaxed(&full);
+    } else {
+        wait(&full, 0);
+        out[t] = s[t - 32];
+    }
+}

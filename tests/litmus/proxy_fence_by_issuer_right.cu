@@ -1,0 +1,11 @@
+// The fence may stand behind the barrier, in the thread that issues.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ __align__(16) unsigned s[64];
+    const unsigned t = threadIdx.x;
+    s[t] = in[t];
+    __syncthreads();
+    if (t == 0) {
+        proxy_fence();
+        bulk_store(out, s, 256);
+    }
+}

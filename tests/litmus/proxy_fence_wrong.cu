@@ -1,0 +1,8 @@
+// The bulk store reads through the async proxy, and no fence.proxy.async stands before it.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ __align__(16) unsigned s[64];
+    const unsigned t = threadIdx.x;
+    s[t] = in[t];
+    __syncthreads();
+    if (t == 0) bulk_store(out, s, 256);
+}

@@ -1,0 +1,17 @@
+// Reads and the next bulk load are ordered by a barrier alone: a remark, for libraries do so.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ Mbarrier full;
+    __shared__ __align__(16) unsigned s[64];
+    const unsigned t = threadIdx.x;
+    if (t == 0) init(&full, 1);
+    __syncthreads();
+    for (int tile = 0; tile < 2; ++tile) {
+        if (t == 0) {
+            expect(&full, 256);
+            bulk_load(s, in + 64 * tile, 256, &full);
+        }
+        wait(&full, tile);
+        out[64 * tile + t] = s[t];
+        __syncthreads();
+    }
+}

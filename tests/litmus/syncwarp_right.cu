@@ -1,0 +1,8 @@
+// __syncwarp stands between the write and another lane's read.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ unsigned s[128];
+    const unsigned t = threadIdx.x;
+    s[t] = in[t];
+    __syncwarp();
+    out[t] = s[t ^ 1];
+}
