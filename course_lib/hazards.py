@@ -268,9 +268,10 @@ def find_hazards(
 ) -> HazardReport:
     """Check a kernel's ordering edges on small cases of a problem, on the virtual GPU.
 
-    Runs ``problem.small()``, its awkward shapes (one tile, an odd number of them, ...)
-    and, where it is small, the problem itself. Where the kernel's control flow depends on no timing one policy decides for every schedule; otherwise
-    all of ``verification.SMALL_POLICIES`` are run, or those given. ``report.scope`` says so.
+    Runs ``problem.small()``, its awkward shapes (one tile, an odd number of them, ...) and, where
+    it is small, the problem itself. Where the kernel's control flow depends on no timing one policy
+    decides for every schedule; otherwise all of ``verification.SMALL_POLICIES`` are run, or those
+    given. ``report.scope`` says so.
 
     Raises ``CannotCheck`` where the kernel doesn't fit the problem, or has an instruction that the
     virtual GPU does not have.
