@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "cases"
 VERDICTS = ("right", "ready", "reuse", "other", "deadlock", "memory", "incomplete")
 KEYS = {
     "title", "problem", "verdict", "first", "second", "source", "kernel", "threads", "tile",
-    "shared", "defines", "arch", "base", "note",
+    "shared", "defines", "arch", "base", "note", "open",
 }  # fmt: skip
 INHERITED = ("problem", "kernel", "threads", "tile", "shared", "defines", "arch")
 
@@ -67,7 +67,10 @@ class Case:
         wanted = self.keys.get(key)
         if wanted is None:
             return set()
-        found = {n for n, line in enumerate(self.text.splitlines(), 1) if wanted in line}
+        lines = list(enumerate(self.text.splitlines(), 1))
+        found = set()
+        for text in wanted.split(" | "):
+            found |= {n for n, line in lines if text in line}
         if not found:
             raise CaseError(f"{self.path.name}: no line of the kernel holds `{wanted}`")
         return found

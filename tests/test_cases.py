@@ -2,67 +2,115 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import case_files
 import pytest
 from case_files import Case, CaseError
 
+from course_lib.hazards import HazardReport, find_hazards
 from course_lib.problem_runs import launch_virtual
+from course_lib.verification import Policy
 from course_lib.virtual_gpu import report
 from course_lib.virtual_gpu.flow import Unsupported
 from course_lib.virtual_gpu.launch import LaunchResult
 
-ORDERS = [("round_robin", 0), ("one_last", 0), ("one_first", 1), ("random", 0)]
-LANDINGS = ["early", "late", "random"]
 POLICIES = [
-    {"order": order, "victim": victim, "landing": landing, "seed": 7}
-    for order, victim in ORDERS
-    for landing in LANDINGS
+    Policy(order, landing, victim, seed=7)
+    for order, victim in (("round_robin", 0), ("one_last", 0), ("one_first", 1), ("random", 0))
+    for landing in ("early", "late", "random")
 ]
 BUDGET = 20_000_000
+EDGES = ("ready", "reuse", "other")
 
 PATHS = case_files.all_paths()
-CHECKER = importlib.util.find_spec("course_lib.hazards") is not None
 
 
 def runs(case: Case) -> list[tuple[LaunchResult, bool]]:
-    """The case under every policy: what happened, and whether the result was right."""
+    """The case under every policy, unchecked: what happened, and whether the result was right."""
     inputs = case.problem.inputs()
     reference = case.problem.reference(inputs)
     found = []
     for policy in POLICIES:
         result, outputs = launch_virtual(
-            case.kernel, case.problem, inputs, step_budget=BUDGET, **policy
-        )
+            case.kernel, case.problem, inputs, order=policy.order, landing=policy.landing,
+            victim=policy.victim, seed=policy.seed, step_budget=BUDGET,
+        )  # fmt: skip
         found.append((result, case.problem.compare(outputs, reference)[0]))
     return found
 
 
+def disagreements(case: Case) -> list[str]:
+    """Where a run says something else than the case declares; empty where all agree."""
+    return [*_of_results(case, runs(case)), *_of_checks(case)]
+
+
+def _of_results(case: Case, found: list[tuple[LaunchResult, bool]]) -> list[str]:
+    wrong = []
+    for policy, (result, ok) in zip(POLICIES, found, strict=True):
+        if case.verdict in ("memory", "deadlock"):
+            if not any(_declared_error(case, error) for error in result.errors):
+                wrong.append(f"{policy}: {result!r}")
+        elif result.errors and case.verdict not in EDGES:  # a race may end in anything
+            wrong.append(f"{policy}: {result!r}")
+        elif case.verdict in ("right", "incomplete") and ok != (case.verdict == "right"):
+            wrong.append(f"{policy}: the result is {'right' if ok else 'wrong'}")
+    return wrong
+
+
+def _declared_error(case: Case, error: report.RunError) -> bool:
+    kind = report.MemoryFault if case.verdict == "memory" else report.Deadlock
+    lines = case.lines("first")
+    return isinstance(error, kind) and (not lines or error.line in lines)
+
+
+def _of_checks(case: Case) -> list[str]:
+    wrong = []
+    for policy in POLICIES:
+        found = find_hazards(case.kernel, case.problem, policies=[policy])
+        if not _as_declared(case, found):
+            wrong.append(f"{policy}: {found}")
+    return wrong
+
+
+def _as_declared(case: Case, found: HazardReport) -> bool:
+    if case.verdict in EDGES:
+        first = found.hazards[0] if found.hazards else None
+        return (
+            first is not None
+            and (first.edge == case.verdict)
+            and any(
+                hazard.edge == case.verdict
+                and hazard.first.line in case.lines("first")
+                and hazard.second.line in case.lines("second")
+                for hazard in found.hazards
+            )
+        )
+    if case.verdict == "memory":
+        return any(_declared_error(case, error) for error in found.memory_errors)
+    if case.verdict == "deadlock":
+        return found.deadlock is not None and _declared_error(case, found.deadlock)
+    return found.ok
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_case(path: Path) -> None:
+def test_every_policy_says_what_the_case_declares(path: Path) -> None:
     case = case_files.load(path)
     try:
-        found = runs(case)
+        wrong = disagreements(case)
     except Unsupported as refusal:
         pytest.xfail(f"the virtual GPU refuses it: {refusal}")
-    if case.verdict == "right":
-        assert [result.errors for result, _ in found] == [[]] * len(found)
-        assert all(ok for _, ok in found)
-    elif case.verdict == "incomplete":
-        assert [result.errors for result, _ in found] == [[]] * len(found)
-        assert not any(ok for _, ok in found)
-    elif case.verdict in ("deadlock", "memory"):
-        kind = report.MemoryFault if case.verdict == "memory" else report.Deadlock
-        for result, _ in found:
-            assert isinstance(result.errors[0], kind)
-            assert not case.lines("first") or result.errors[0].line in case.lines("first")
+    if "open" not in case.keys:
+        assert not wrong, "\n\n".join(wrong[:2])
+        return
+    assert wrong, "runs agree by now: take `open` out of the case"
+    pytest.xfail(case.keys["open"])
 
 
 def test_the_bank_is_large_enough() -> None:
     verdicts = [path.name.split("_")[0] for path in PATHS]
-    assert verdicts.count("right") >= 1
+    right = verdicts.count("right")
+    assert right >= 40 and len(PATHS) - right >= 60
 
 
 def write(folder: Path, name: str, text: str) -> Path:
