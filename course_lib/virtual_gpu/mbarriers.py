@@ -79,7 +79,10 @@ def find(block, offset):
         return MB_MISALIGNED
     if offset < 0 or offset + 8 > load64(block, B_SHARED_BYTES):
         return MB_OUTSIDE
-    number = load64(load64(block, B_MBARRIER_INDEX), offset >> 3) - 1
+    index = load64(block, B_MBARRIER_INDEX)
+    if index == 0:  # a kernel that initialises none
+        return MB_NONE
+    number = load64(index, offset >> 3) - 1
     if number < 0 or load64(record_at(block, number), M_ALIVE) == 0:
         return MB_NONE
     return number

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +16,12 @@ from course_lib.virtual_gpu.abi import (
     ACCESS_ATOMIC,
     ACCESS_COPY,
     ACCESS_WRITE,
-    B_CTAID_X,
     F_ASSERT,
     F_BRANCH,
+    F_BULK,
     F_GLOBAL,
     F_LOCAL,
+    F_MBARRIER,
     F_SHARED,
     F_TRAP,
     T_A0,
@@ -34,14 +34,43 @@ from course_lib.virtual_gpu.abi import (
     WINDOW_MASK,
     WINDOW_SHIFT,
     Y_FUEL,
-    Y_SYNCWARP,
+)
+from course_lib.virtual_gpu.deadlocks import deadlock
+from course_lib.virtual_gpu.mbarrier_words import bulk_fault, mbarrier_fault
+from course_lib.virtual_gpu.places import (
+    AssertFailed,
+    BadMask,
+    BarrierAtTwoLines,
+    Case,
+    CopiesLandedEarly,
+    Deadlock,
+    DivergentBarrier,
+    DivisionByZero,
+    Finding,
+    Lines,
+    MbarrierDeadlock,
+    MbarrierFault,
+    MemoryFault,
+    Note,
+    RunError,
+    StepBudget,
+    Trap,
+    UninitialisedRead,
+    by_site,
+    has_exited,
+    index_of,
+    is_ready,
+    lanes_words,
+    plain,
+    ranges,
+    sentence,
+    threads_words,
+    wait_verb,
+    waiting_words,
 )
 from course_lib.virtual_gpu.printing import text_at
 from course_lib.virtual_gpu.records import (
-    B_LINEAR,
     BAD_MASK,
-    BAR_ARRIVED,
-    BAR_EXPECTED,
     BARRIER_COUNT,
     BUDGET,
     DEADLOCK,
@@ -60,9 +89,6 @@ from course_lib.virtual_gpu.records import (
     NOTE_WARPS,
     T_REASON,
     W_BARRIER,
-    W_COLLECTIVE,
-    W_EXITED,
-    W_READY,
 )
 from course_lib.virtual_gpu.session import BlockState, Worker, address_of
 
@@ -72,129 +98,6 @@ if TYPE_CHECKING:
     from course_lib.virtual_gpu.flow import FlatKernel
     from course_lib.virtual_gpu.memory import AddressSpace
 
-Index = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing worth telling. `line` is the line of the learner's cell, None where it has none."""
-
-    message: str
-    line: int | None = None
-    thread: Index | None = None
-    block: Index | None = None
-    warp: int | None = None
-    lane: int | None = None
-    details: dict[str, object] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class RunError(Finding):
-    """What ended a run."""
-
-
-class Note(Finding):
-    """What did not end it."""
-
-
-class MemoryFault(RunError):
-    """An access out of bounds, misaligned or null. details: place, space, access, bytes."""
-
-
-class Deadlock(RunError):
-    """Nobody can go on."""
-
-
-class DivergentBarrier(Deadlock):
-    """Lanes of one warp met the same barrier on different paths."""
-
-
-class StepBudget(RunError):
-    """The kernel did not come to an end within its budget."""
-
-
-class Trap(RunError):
-    """`__trap()`, or a branch to nowhere."""
-
-
-class AssertFailed(Trap):
-    """`assert` in the kernel."""
-
-
-class BadMask(RunError):
-    """A lane took part in a warp-wide operation whose mask leaves it out."""
-
-
-class UninitialisedRead(Note):
-    """Shared memory was read before anything was written there."""
-
-
-class BarrierAtTwoLines(Note):
-    """Warps of one block met the same barrier at different lines. details: lines, warps."""
-
-
-class DivisionByZero(Note):
-    """An integer was divided by zero."""
-
-
-class CopiesLandedEarly(Note):
-    """More copies in flight than the simulation has room for."""
-
-
-# --- lines ------------------------------------------------------------------------------------
-
-
-class Lines:
-    """Sites in words."""
-
-    def __init__(self, kernel: Kernel, module: Module) -> None:
-        self.text = kernel.source.splitlines()
-        self.sites = module.sites
-        named = re.compile(rf"\b{re.escape(kernel.name)}\s*\(")
-        #: Where the kernel begins, 1 where its name is not in the text.
-        self.first_line = next((n for n, t in enumerate(self.text, 1) if named.search(t)), 1)
-        self.files = module.files
-
-    def line(self, site: int) -> int | None:
-        """The innermost line of the cell at a site."""
-        return self.sites[site].cell_line if 0 <= site < len(self.sites) else None
-
-    def code(self, line: int) -> str:
-        """The text of a line of the cell."""
-        return self.text[line - 1].strip() if 0 < line <= len(self.text) else ""
-
-    def where(self, site: int) -> str:
-        """`line 7: code`, with the lines that it was called from."""
-        line = self.line(site)
-        if line is None:
-            chain = self.sites[site].chain if 0 <= site < len(self.sites) else ()
-            if not chain:
-                return "an unknown line"
-            return f"{self.files.get(chain[0][0], 'a header').rsplit('/', 1)[-1]}:{chain[0][1]}"
-        callers = [n for n in self.sites[site].cell_lines[1:] if n != line]
-        called = f", called from line {callers[0]}" if callers else ""
-        return f"line {line}: `{self.code(line)}`{called}"
-
-    def short(self, site: int) -> str:
-        """`line 7` alone."""
-        line = self.line(site)
-        return self.where(site) if line is None else f"line {line} `{self.code(line)}`"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _index(linear: int, shape: Sequence[int]) -> Index:
-    return linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
-
-
-def _plain(index: Index) -> str:
-    """`5`, or `(5, 1, 0)` where more than x is used."""
-    return str(index[0]) if index[1:] == (0, 0) else str(index)
-
 
 # --- errors -----------------------------------------------------------------------------------
 
@@ -203,12 +106,12 @@ def explain(kernel: Kernel, worker: Worker, space: AddressSpace, status: int) ->
     """The error with which a core's run ended, from the records as they are."""
     lines = Lines(kernel, worker.compiled.module)
     if status == DEADLOCK:
-        return _deadlock(lines, worker)
+        return deadlock(lines, worker)
     state = _fault_block(worker)
     if status == BUDGET:
         return _budget(lines, worker, state)
     thread = int(worker.core[K_FAULT_THREAD])
-    case = _Case(lines, worker, state, thread)
+    case = Case(lines, worker, state, thread)
     if status == DIVERGENT:
         return _divergent(case)
     if status == BAD_MASK:
@@ -221,49 +124,17 @@ def _fault_block(worker: Worker) -> BlockState:
     return next(state for state in worker.blocks if address_of(state.record) == address)
 
 
-class _Case:
-    """The thread at which a run ended."""
-
-    def __init__(self, lines: Lines, worker: Worker, state: BlockState, thread: int) -> None:
-        self.lines, self.worker, self.state, self.number = lines, worker, state, thread
-        self.record = state.threads[thread]
-        self.site = int(self.record[T_SITE])
-        self.thread = _index(thread, worker.shape.block)
-        self.block = _block_index(state)
-        self.warp, self.lane = thread // 32, thread % 32
-
-    @property
-    def who(self) -> str:
-        """The thread in words."""
-        return (
-            f"thread {_plain(self.thread)} of block {_plain(self.block)} "
-            f"(warp {self.warp}, lane {self.lane})"
-        )
-
-    def place(self) -> dict[str, object]:
-        """Fields of a Finding that say where."""
-        return {
-            "line": self.lines.line(self.site), "thread": self.thread, "block": self.block,
-            "warp": self.warp, "lane": self.lane,
-        }  # fmt: skip
-
-    def begin(self, happened: str) -> str:
-        """The first sentences of a message."""
-        return f"{_sentence(self.lines.where(self.site))}\n{_sentence(self.who)} {happened}"
-
-
-def _block_index(state: BlockState) -> Index:
-    x, y, z = (int(n) for n in state.record[B_CTAID_X : B_CTAID_X + 3])
-    return x, y, z
-
-
 _ACCESS = {ACCESS_WRITE: "writes", ACCESS_ATOMIC: "updates atomically", ACCESS_COPY: "copies"}
 
 
-def _fault(case: _Case, space: AddressSpace) -> RunError:
+def _fault(case: Case, space: AddressSpace) -> RunError:
     code, *arguments = (int(case.record[slot]) for slot in (T_A0, T_A1, T_A2, T_A3, T_A4))
     if code in (F_SHARED, F_LOCAL, F_GLOBAL):
         return _memory_fault(case, space, code, *arguments)
+    if code == F_MBARRIER:
+        return mbarrier_fault(case)
+    if code == F_BULK:
+        return bulk_fault(case, space)
     if code == F_ASSERT:
         return _assertion(case)
     if code == F_TRAP:
@@ -281,7 +152,7 @@ def _fault(case: _Case, space: AddressSpace) -> RunError:
     return Trap(f"{case.begin(what)}\n{why}\n{later}", **case.place())  # type: ignore[arg-type]
 
 
-def _assertion(case: _Case) -> RunError:
+def _assertion(case: Case) -> RunError:
     block, thread = address_of(case.state.record), address_of(case.record)
     condition = text_at(block, thread, int(case.record[T_A1])) or "?"
     what = f"failed `assert({condition})`."
@@ -291,7 +162,7 @@ def _assertion(case: _Case) -> RunError:
 
 
 def _memory_fault(
-    case: _Case, space: AddressSpace, code: int, address: int, size: int, align: int, access: int
+    case: Case, space: AddressSpace, code: int, address: int, size: int, align: int, access: int
 ) -> RunError:
     verb = _ACCESS.get(access, "reads")
     address &= (1 << 64) - 1
@@ -348,7 +219,7 @@ def _bounds_advice(verb: str) -> str:
 
 
 def _on_chip_words(
-    case: _Case, code: int, verb: str, address: int, size: int, align: int
+    case: Case, code: int, verb: str, address: int, size: int, align: int
 ) -> tuple[str, str, dict[str, object]]:
     shared = code == F_SHARED
     name = "shared" if shared else "local"
@@ -385,7 +256,7 @@ def _on_chip_words(
     return what, why, details
 
 
-def _shared_bytes(case: _Case) -> int:
+def _shared_bytes(case: Case) -> int:
     from course_lib.virtual_gpu.session import shared_size
 
     return shared_size(case.worker.compiled, case.worker.shape.dynamic_shared)
@@ -405,13 +276,13 @@ def _misaligned(
     return what, why, details
 
 
-def _divergent(case: _Case) -> RunError:
+def _divergent(case: Case) -> RunError:
     state, index = case.state, int(case.record[T_A0]) & (BARRIER_COUNT - 1)
     waiting = int(state.warps[case.warp][W_BARRIER])
     first = case.warp * 32
     met = _paths(case.lines, state, [first + n for n in range(32) if waiting >> n & 1])
     message = (
-        f"{_sentence(case.lines.where(case.site))}\nWarp {case.warp} of block {_plain(case.block)} "
+        f"{sentence(case.lines.where(case.site))}\nWarp {case.warp} of block {plain(case.block)} "
         f"met barrier {index} on different paths: {met}.\n"
         "All lanes of a warp must reach the same __syncthreads(): what happens otherwise is "
         "undefined, and a real GPU may hang or let some lanes run ahead into a buffer that is "
@@ -430,16 +301,17 @@ def _paths(lines: Lines, state: BlockState, numbers: Sequence[int]) -> str:
     places = {lines.short(site) for site, _ in groups}
     if len(places) > 1 or len(groups) == 1:
         return " and ".join(
-            f"{_lanes(members)} at {lines.short(site)}" for (site, _), members in groups.items()
+            f"{lanes_words(members)} at {lines.short(site)}"
+            for (site, _), members in groups.items()
         )
     lanes = ", ".join(
-        f"{_lanes(members)} on {'one' if k == 0 else 'another'}"
+        f"{lanes_words(members)} on {'one' if k == 0 else 'another'}"
         for k, members in enumerate(groups.values())
     )
     return f"{lanes}, all at {places.pop()}, where {len(groups)} branches each have a barrier"
 
 
-def _bad_mask(case: _Case) -> RunError:
+def _bad_mask(case: Case) -> RunError:
     mask = int(case.record[T_A4]) & FULL_WARP
     message = case.begin(
         f"takes part in a warp-wide operation with the mask {mask:#010x}, which leaves out its own "
@@ -454,17 +326,18 @@ def _bad_mask(case: _Case) -> RunError:
 
 def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
     """An endless loop: which lines its threads were at."""
-    alive = [n for n in range(worker.shape.threads) if not _has_exited(state, n)]
-    running = [n for n in alive if _is_ready(state, n)] or alive
+    alive = [n for n in range(worker.shape.threads) if not has_exited(state, n)]
+    running = [n for n in alive if is_ready(state, n)] or alive
     looping = [n for n in running if int(state.threads[n][T_REASON]) == Y_FUEL] or running
-    groups = sorted(_by_site(state, looping).items(), key=lambda item: -len(item[1]))
+    groups = sorted(by_site(state, looping).items(), key=lambda item: -len(item[1]))
     site, members = groups[0]
-    case = _Case(lines, worker, state, members[0])
+    case = Case(lines, worker, state, members[0])
     case.site = site
     others = [n for n in alive if n not in set(looping)]
     message = (
-        f"{_sentence(lines.where(site))}\nBlock {_plain(case.block)} does not come to an end: "
-        f"{_threads(members)} {'goes' if _wait(members) == 'waits' else 'go'} round and round here."
+        f"{sentence(lines.where(site))}\nBlock {plain(case.block)} does not come to an end: "
+        f"{threads_words(members)} {'goes' if wait_verb(members) == 'waits' else 'go'} round and "
+        "round here."
     )
     endless = _endless_loop(worker, lines, site)
     around = _loops_around(worker, lines, site)
@@ -485,7 +358,7 @@ def _budget(lines: Lines, worker: Worker, state: BlockState) -> RunError:
             "which never does."
         )
     if others:
-        message += f" Meanwhile {_waiting_words(lines, state, others)}."
+        message += f" Meanwhile {waiting_words(lines, state, others)}."
     message += (
         "\nOn a real GPU the kernel would never return and the notebook would hang.\n"
         f"Look at the {'conditions of all these loops' if around else 'condition of the loop'}: "
@@ -596,205 +469,6 @@ def _natural_loops(kernel: FlatKernel) -> list[tuple[int, set[int]]]:
     return loops
 
 
-# --- deadlock ---------------------------------------------------------------------------------
-
-
-def _deadlock(lines: Lines, worker: Worker) -> RunError:
-    """Nobody in any resident block can run: who waits for whom, for the first such block."""
-    state = min(
-        (s for s in worker.blocks if s.record[B_LINEAR] >= 0), key=lambda s: int(s.record[B_LINEAR])
-    )
-    alive = [n for n in range(worker.shape.threads) if not _has_exited(state, n)]
-    exited = worker.shape.threads - len(alive)
-    case = _Case(lines, worker, state, alive[0])
-    parts = [f"Block {_plain(case.block)} is deadlocked: nobody in it can go on."]
-    parts += _barrier_sentences(lines, worker, state, alive)
-    parts += _collective_sentences(lines, state, alive)
-    if exited:
-        gone = [n for n in range(worker.shape.threads) if _has_exited(state, n)]
-        parts.append(f"Already returned from the kernel: {_threads(gone)}.")
-    parts.append(
-        "On a real GPU this hangs until the process is killed.\n" + _deadlock_advice(state, alive)
-    )
-    return Deadlock("\n".join(parts), **case.place())  # type: ignore[arg-type]
-
-
-def _barrier_sentences(
-    lines: Lines, worker: Worker, state: BlockState, alive: Sequence[int]
-) -> list[str]:
-    found = []
-    for index in range(BARRIER_COUNT):
-        here = [
-            n for n in alive
-            if _waits_at_barrier(state, n) and int(state.threads[n][T_A0]) % BARRIER_COUNT == index
-        ]  # fmt: skip
-        if not here:
-            continue
-        record = state.barriers[index]
-        expected = int(record[BAR_EXPECTED])
-        arrived = int(record[BAR_ARRIVED])
-        where = " and ".join(
-            f"{_threads(members)} at {lines.short(site)}"
-            for site, members in _by_site(state, here).items()
-        )
-        total = (
-            f"all {len(alive)} threads that still run" if not expected else f"{expected} threads"
-        )
-        text = f"At barrier {index} wait {where}; it needs {total}"
-        text += f", and {arrived} have arrived in whole warps." if expected else "."
-        found.append(text)
-        found += _split_warps(lines, state, here, alive)
-    return found
-
-
-def _split_warps(
-    lines: Lines, state: BlockState, here: Sequence[int], alive: Sequence[int]
-) -> list[str]:
-    """Warps of which only some lanes wait at a barrier: their other lanes are the reason."""
-    present = set(here)
-    missing: dict[int, list[int]] = {}
-    for number in alive:
-        if number not in present:
-            missing.setdefault(number // 32, []).append(number)
-    split = [warp for warp in sorted({n // 32 for n in here}) if warp in missing]
-    if not split:
-        return []
-    text = f"Of warp {split[0]} only some lanes are there: "
-    text += f"{_waiting_words(lines, state, missing[split[0]])}. A warp arrives as a whole."
-    if len(split) > 1:
-        text += f" The same holds for warp{'s' if len(split) > 2 else ''} {_ranges(split[1:])}."
-    return [text]
-
-
-def _collective_sentences(lines: Lines, state: BlockState, alive: Sequence[int]) -> list[str]:
-    """Warp-wide operations that wait for lanes which are elsewhere, one sentence for each line."""
-    waiting = [n for n in alive if _waits_in_collective(state, n)]
-    found = []
-    for site, members in list(_by_site(state, waiting).items())[:4]:
-        warps = sorted({n // 32 for n in members})
-        first = [n for n in members if n // 32 == warps[0]]
-        text = _collective_sentence(lines, state, site, first, alive)
-        if len(warps) > 1:
-            text += f" The same holds for warp{'s' if len(warps) > 2 else ''} {_ranges(warps[1:])}."
-        found.append(text)
-    return found
-
-
-def _collective_sentence(
-    lines: Lines, state: BlockState, site: int, members: Sequence[int], alive: Sequence[int]
-) -> str:
-    record = state.threads[members[0]]
-    mask = int(record[T_A4]) & FULL_WARP
-    kind = "__syncwarp" if int(record[T_REASON]) == Y_SYNCWARP else "a warp-wide operation"
-    there = {n % 32 for n in members}
-    absent = [
-        n for n in alive
-        if n // 32 == members[0] // 32 and mask >> (n % 32) & 1 and n % 32 not in there
-    ]  # fmt: skip
-    text = f"{_sentence(_threads(members))} {_wait(members)} in {kind} at {lines.short(site)}"
-    if absent:
-        elsewhere = _waiting_words(lines, state, absent)
-        text += f" for lanes of its mask {mask:#010x} that are elsewhere: {elsewhere}"
-    return text + "."
-
-
-def _wait(numbers: Sequence[int]) -> str:
-    return "waits" if len(numbers) == 1 or _is_warp(numbers) else "wait"
-
-
-def _is_warp(numbers: Sequence[int]) -> bool:
-    return len(numbers) == 32 and len({n // 32 for n in numbers}) == 1
-
-
-def _deadlock_advice(state: BlockState, alive: Sequence[int]) -> str:
-    at_barriers = {
-        int(state.threads[n][T_A0]) % BARRIER_COUNT for n in alive if _waits_at_barrier(state, n)
-    }
-    if len(at_barriers) > 1:
-        return (
-            "Different warps wait at different barriers, each for the other: look at the barrier "
-            "numbers and the counts of bar.sync and bar.arrive on the producer's and the "
-            "consumer's side."
-        )
-    return (
-        "Look for a barrier or a warp-wide operation inside an if or a loop that not every thread "
-        "enters equally often."
-    )
-
-
-def _waits_at_barrier(state: BlockState, number: int) -> bool:
-    return bool(int(state.warps[number // 32][W_BARRIER]) >> (number % 32) & 1)
-
-
-def _waits_in_collective(state: BlockState, number: int) -> bool:
-    return bool(int(state.warps[number // 32][W_COLLECTIVE]) >> (number % 32) & 1)
-
-
-def _is_ready(state: BlockState, number: int) -> bool:
-    return bool(int(state.warps[number // 32][W_READY]) >> (number % 32) & 1)
-
-
-def _has_exited(state: BlockState, number: int) -> bool:
-    return bool(int(state.warps[number // 32][W_EXITED]) >> (number % 32) & 1)
-
-
-def _waiting_words(lines: Lines, state: BlockState, numbers: Sequence[int]) -> str:
-    """Where these threads are, in words."""
-    parts = []
-    for site, members in _by_site(state, numbers).items():
-        one = members[0]
-        verb = _wait(members)
-        if _waits_at_barrier(state, one):
-            doing = f"{verb} at barrier {int(state.threads[one][T_A0]) % BARRIER_COUNT}"
-        elif _waits_in_collective(state, one):
-            doing = f"{verb} in a warp-wide operation"
-        elif _is_ready(state, one):
-            doing = "can run"
-        else:
-            doing = "stands" if verb == "waits" else "stand"
-        parts.append(f"{_threads(members)} {doing} at {lines.short(site)}")
-    return " and ".join(parts[:4])
-
-
-def _by_site(state: BlockState, numbers: Iterable[int]) -> dict[int, list[int]]:
-    groups: dict[int, list[int]] = {}
-    for number in numbers:
-        groups.setdefault(int(state.threads[number][T_SITE]), []).append(number)
-    return groups
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """`0-3, 7`."""
-    parts: list[str] = []
-    start = previous = numbers[0]
-    for number in [*numbers[1:], -2]:
-        if number != previous + 1:
-            parts.append(str(start) if start == previous else f"{start}-{previous}")
-            start = number
-        previous = number
-    if len(parts) > 6:
-        parts = [*parts[:5], f"... ({len(numbers)} in all)"]
-    return ", ".join(parts)
-
-
-def _lanes(numbers: Sequence[int]) -> str:
-    lanes = sorted(number % 32 for number in numbers)
-    return ("lane " if len(lanes) == 1 else "lanes ") + _ranges(lanes)
-
-
-def _threads(numbers: Sequence[int]) -> str:
-    """Threads of a block in words: by warps where they are whole."""
-    ordered = sorted(numbers)
-    warps = sorted({number // 32 for number in ordered})
-    if len(ordered) == 1:
-        return f"thread {ordered[0]} (warp {warps[0]}, lane {ordered[0] % 32})"
-    if len(warps) == 1 and len(ordered) < 32:
-        return f"{_lanes(ordered)} of warp {warps[0]}"
-    if len(ordered) == 32 * len(warps):
-        return ("warp " if len(warps) == 1 else "warps ") + _ranges(warps)
-    return f"threads {_ranges(ordered)}"
-
-
 # --- notes ------------------------------------------------------------------------------------
 
 
@@ -850,13 +524,13 @@ def _meeting(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
     for site, mask in ends:
         warps = [n for n in range(64) if mask >> n & 1]
         name = "warp " if len(warps) == 1 else "warps "
-        sides.append((site, warps, f"{name}{_ranges(warps)} {'is' if len(warps) == 1 else 'are'}"))
+        sides.append((site, warps, f"{name}{ranges(warps)} {'is' if len(warps) == 1 else 'are'}"))
     sides.sort(key=lambda side: -len(side[1]))
     (site, warps, most), (other, other_warps, few) = sides
     verb = "waits" if len(warps) == 1 else "wait"
-    block = _index(int(row[2]), [int(n) for n in worker.records[0][6:9]])
+    block = index_of(int(row[2]), [int(n) for n in worker.records[0][6:9]])
     message = (
-        f"In block {_plain(block)}, {most.rsplit(' ', 1)[0]} {verb} at {lines.short(site)} while "
+        f"In block {plain(block)}, {most.rsplit(' ', 1)[0]} {verb} at {lines.short(site)} while "
         f"{few} at {lines.short(other)}: the same barrier, at different lines.\n"
         "__syncthreads() pairs whatever call each warp comes to next. Where a warp skips one, its "
         "next call is taken for it: from there on the warps are in different phases, and a stage "
@@ -874,14 +548,14 @@ def _meeting(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
 def _note(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
     kind, site, linear, number, offset, size, copy_site, copy_thread = (int(n) for n in row)
     grid = [int(n) for n in worker.records[0][6:9]]
-    block, thread = _index(linear, grid), _index(number, worker.shape.block)
+    block, thread = index_of(linear, grid), index_of(number, worker.shape.block)
     place = {
         "line": lines.line(site), "thread": thread, "block": block,
         "warp": number // 32, "lane": number % 32,
     }  # fmt: skip
     where = f"(warp {number // 32}, lane {number % 32})"
-    who = f"thread {_plain(thread)} of block {_plain(block)} {where}"
-    start = f"{_sentence(lines.where(site))}\n{_sentence(who)}"
+    who = f"thread {plain(thread)} of block {plain(block)} {where}"
+    start = f"{sentence(lines.where(site))}\n{sentence(who)}"
     if kind != N_UNINITIALISED:
         message = (
             f"{start} divides an integer by zero.\nCUDA leaves the result undefined; here it is "
@@ -909,3 +583,25 @@ def _note(lines: Lines, worker: Worker, row: np.ndarray) -> Note:
             "stands between."
         )
     return UninitialisedRead(message, details=details, **place)  # type: ignore[arg-type]
+
+
+__all__ = [
+    "AssertFailed",
+    "BadMask",
+    "BarrierAtTwoLines",
+    "CopiesLandedEarly",
+    "Deadlock",
+    "DivergentBarrier",
+    "DivisionByZero",
+    "Finding",
+    "MbarrierDeadlock",
+    "MbarrierFault",
+    "MemoryFault",
+    "Note",
+    "RunError",
+    "StepBudget",
+    "Trap",
+    "UninitialisedRead",
+    "explain",
+    "notes",
+]

@@ -125,10 +125,11 @@ def bulk_copy(e: Builder, i: Instruction) -> None:
     address = _global(e, i, far)
     if load:
         mbarrier = _offset(e, i, 3)
+        e.store_thread(abi.T_A5, mbarrier)
         answer = e.runtime("rt_bulk_load", [offset, address, size, mbarrier, str(e.site)])
     else:
         answer = e.runtime("rt_bulk_store", [address, offset, size, str(e.site)])
-    answered(e, answer, abi.F_BULK, offset)
+    answered(e, answer, abi.F_BULK, offset, size, address)
 
 
 def _offset(e: Builder, i: Instruction, index: int) -> str:
@@ -157,6 +158,7 @@ def tensor_copy(e: Builder, i: Instruction) -> None:
     host = e.check_window(map_, 128, 64, abi.ACCESS_READ, generic=True)
     pointer = e.t(f"ptrtoint ptr {host} to i64")
     mbarrier = _offset(e, i, 2) if load else "0"
+    e.store_thread(abi.T_A5, mbarrier)
     kind = _TENSOR_LOAD if load else _TENSOR_STORE
     answer = e.runtime(
         "rt_tensor_copy", [offset, pointer, mbarrier, *coordinates, str(kind), str(e.site)]

@@ -357,7 +357,7 @@ class Builder:
         address: str,
         size: Union[int, str],
         alignment: Union[int, str],
-        access: int,
+        access: Union[int, str],
     ) -> None:
         """Leaves with Y_ERROR where ``ok`` is false."""
         good, bad = self.new_label("ok"), self.new_label("bad")

@@ -26,10 +26,15 @@ def shared_offset(e: Builder, i: Instruction, operand: Operand) -> str:
     return e.t(f"sub i64 {e.address_64(operand)}, {abi.WINDOW_SHARED << abi.WINDOW_SHIFT}")
 
 
-def answered(e: Builder, answer: str, code: int, offset: str) -> str:
-    """The answer of the run-time where it is none of its refusals; else the thread ends here."""
+def answered(
+    e: Builder, answer: str, code: int, offset: str, size: str = "0", address: str = "0"
+) -> str:
+    """The answer of the run-time where it is none of its refusals; else the thread ends here.
+
+    What a report needs lies in A1 to A4: shared offset, answer, bytes and global address.
+    """
     ok = e.t(f"icmp sge i64 {answer}, 0")
-    e.fail_unless(ok, code, offset, answer, 0, 0)
+    e.fail_unless(ok, code, offset, answer, size, address)
     return answer
 
 
