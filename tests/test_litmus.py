@@ -7,6 +7,7 @@ the landing of the copies. docs/memory_model.md has a row for each pair.
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from course_lib.virtual_gpu.races import RawRace
 from course_lib.virtual_gpu.records import LANDINGS, ORDERS
 
 FOLDER = Path(__file__).resolve().parent / "litmus"
+PAGE = FOLDER.parents[1] / "docs" / "memory_model.md"
 VICTIMS = {"one_last": (0, 1), "one_first": (0, 1)}
 POLICIES = [
     {"order": order, "landing": landing, "victim": victim, "seed": 1}
@@ -73,6 +75,7 @@ PAIRS: dict[str, Pair] = {
     "bulk_load": lacks("phase"),
     "proxy_fence": lacks("proxy"),
     "proxy_fence_by_issuer": lacks("proxy"),
+    "proxy_fence_elsewhere": lacks("proxy"),
     "bulk_wait_read": lacks("group"),
     "bulk_wait_others": lacks("group"),
     "proxy_read": lacks("proxy-read"),
@@ -113,3 +116,18 @@ def test_the_wrong_kernel_races_under_every_policy(name: str) -> None:
 def test_every_pair_has_both_files_and_every_file_a_pair() -> None:
     files = {path.stem for path in FOLDER.glob("*.cu")}
     assert files == {f"{name}_{side}" for name in PAIRS for side in ("right", "wrong")}
+
+
+def test_the_page_has_a_row_for_every_pair_with_its_words() -> None:
+    lines = re.findall(r"^\| `(\w+)` \| .+? \| (.+?) \| ([\w, -]+) \|$", PAGE.read_text(), re.M)
+    rows = {name: frozenset(words.split(", ")) for name, _, words in lines}
+    assert len(rows) == len(lines), "a row is there twice"
+    assert rows == {name: pair.missing for name, pair in PAIRS.items()}
+    for name, given, _ in lines:
+        assert re.search(r"PTX|Guide|\*assumption\* \d", given), name
+
+
+def test_every_assumption_of_the_table_is_explained() -> None:
+    text = PAGE.read_text()
+    named = set(re.findall(r"\*assumption\* (\d+)", text))
+    assert named and named <= set(re.findall(r"^(\d+)\. \*\*", text, re.M))
