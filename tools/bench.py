@@ -115,6 +115,53 @@ def launch_seconds(source: str) -> float:
     return best(3, lambda: launch_virtual(kernel, problem, inputs)[0].seconds)
 
 
+def checked_seconds(source: str) -> float:
+    """The same launch with every access to shared memory checked for its ordering."""
+    from course_lib import TileReduction, compile_kernel
+    from course_lib.problem_runs import launch_virtual
+
+    kernel = compile_kernel(source, KERNEL, defines=PLAIN, threads=256)
+    problem = TileReduction()
+    inputs = problem.inputs()
+    launch_virtual(kernel, problem, inputs, check=True)
+    return best(3, lambda: launch_virtual(kernel, problem, inputs, check=True)[0].seconds)
+
+
+def hazard_seconds(source: str) -> float:
+    """`find_hazards` of a kernel that is compiled and translated."""
+    from course_lib import TileReduction, compile_kernel, find_hazards
+
+    kernel = compile_kernel(source, KERNEL, defines=PLAIN, threads=256)
+    problem = TileReduction()
+    assert find_hazards(kernel, problem).ok
+    return best(5, lambda: seconds_of(lambda: find_hazards(kernel, problem)))
+
+
+def gemm_seconds(check: bool) -> float:
+    """The launch of lesson 03's float GEMM of 64×64 tiles at 1024³."""
+    from course_lib import Gemm
+    from course_lib.cuda_magic import kernel_from_text
+    from course_lib.problem_runs import launch_virtual
+
+    for cell in nbformat.read(LESSON, as_version=4).cells:
+        if cell.source.startswith("%%cuda gemm_two_buffers"):
+            kernel = kernel_from_text(cell.source)
+    problem = Gemm(1024, 1024, 1024)
+    inputs = problem.inputs()
+    launch_virtual(kernel, problem, inputs, check=check)
+    return best(2, lambda: launch_virtual(kernel, problem, inputs, check=check)[0].seconds)
+
+
+def stress_seconds(source: str) -> float:
+    """A thousand iterations of `stress` at 256×256 on the virtual GPU."""
+    from course_lib import TileReduction, compile_kernel, stress
+
+    kernel = compile_kernel(source, KERNEL, defines=PLAIN, threads=256)
+    problem = TileReduction(rows=256, columns=256, blocks=4)
+    stress(kernel, problem, iterations=10, device="virtual")
+    return seconds_of(lambda: stress(kernel, problem, iterations=1000, device="virtual"))
+
+
 def repeat_seconds(source: str) -> float:
     """Compile a kernel again that this machine has compiled before."""
     from course_lib import compile_kernel
@@ -136,6 +183,13 @@ def figures() -> list[Figure]:
         Figure("unseen two-stage cell to its result, virtual GPU", 0.6, unseen_seconds),
         Figure("4096×4096 TileReduction launch, virtual GPU", 0.4, launch_seconds(source)),
         Figure("compile of a kernel seen before", 0.02, repeat_seconds(source)),
+        Figure(
+            "find_hazards of the two-stage kernel, compiled before", 0.06, hazard_seconds(source)
+        ),
+        Figure("4096×4096 launch, checked", 0.5, checked_seconds(source)),
+        Figure("float GEMM 1024³ launch, virtual GPU", 0.8, gemm_seconds(False)),
+        Figure("float GEMM 1024³ launch, checked", 1.5, gemm_seconds(True)),
+        Figure("stress, 1,000 iterations at 256×256, virtual GPU", 2.0, stress_seconds(source)),
     ]
 
 

@@ -1,4 +1,4 @@
-// title: Bulk copies in, and the sums of four tiles leave by a bulk store from one of two buffers
+// title: Bulk copies in, and the sums of four tiles leave by a bulk store
 // problem: TileReduction.of_tiles(12, 2, tile_elements=1024, threads=128)
 // verdict: right
 // source: NVIDIA/TransformerEngine#3417
@@ -32,7 +32,7 @@ constexpr int TILE = 1024, STAGES = 2, THREADS = 128;
 
 extern "C" __global__ void ring(const u32* x, u32* out, int tiles) {
   __shared__ __align__(128) u32 stage[STAGES][TILE];
-  __shared__ __align__(16) u32 sums[2][4];
+  __shared__ __align__(16) u32 sums[4];
   __shared__ u32 partial[THREADS / 32];
   __shared__ u64 full[STAGES];
   const u32* mine = x + (size_t)blockIdx.x * tiles * TILE;
@@ -52,16 +52,16 @@ extern "C" __global__ void ring(const u32* x, u32* out, int tiles) {
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
     if (t % 4 == 0 && threadIdx.x == 0)
-      asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+      asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     __syncthreads();
     load(t + STAGES);
     if (threadIdx.x == 32) {
-      sums[t / 4 % 2][t % 4] = partial[0] + partial[1] + partial[2] + partial[3];
+      sums[t % 4] = partial[0] + partial[1] + partial[2] + partial[3];
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
     if (t % 4 == 3 && threadIdx.x == 0) {
-      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;" ::"l"(out + blockIdx.x * tiles + t - 3), "r"(address(sums[t / 4 % 2])) : "memory");
+      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;" ::"l"(out + blockIdx.x * tiles + t - 3), "r"(address(sums)) : "memory");
       asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     }
   }
