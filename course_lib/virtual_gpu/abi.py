@@ -69,8 +69,8 @@ Y_ERROR = 8  # A0 F_*, A1 address, A2 bytes, A3 alignment, A4 ACCESS_*
 Y_MBARRIER = (
     9  # A0 shared offset, A1 token or parity, A2 1 = parity, A3 1 = try_wait, A4 1 = relaxed
 )
-Y_MATRIX = 10  # reserved: mma, wmma, ldmatrix
-Y_WGMMA = 11  # reserved
+Y_MATRIX = 10  # whole warp: A0 MATRIX_*, A1 form, A2 .trans, A3 shared offset, A5 host payload
+Y_WGMMA = 11  # until the warpgroup has issued what T_WGMMA_NEEDS says; then the same again
 
 REDUCE_NONE, REDUCE_POPC, REDUCE_AND, REDUCE_OR = 0, 1, 2, 3
 SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BFLY, SHUFFLE_IDX = 0, 1, 2, 3
@@ -83,6 +83,22 @@ ELECT = 21  # R0 lowest member lane, R1 = 1 for that lane
 REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR = 30, 31, 32, 33, 34, 35
 REDUX_SIGNED = 10  # added to a REDUX_* mode for signed 32-bit values (A1 sign-extended)
 
+# Modes of Y_MATRIX, and where the results begin in the payload (32-bit words).
+MATRIX_LOAD, MATRIX_STORE, MATRIX_MMA, MATRIX_WMMA = 0, 1, 2, 3
+MATRIX_RESULTS = 32
+MATRIX_WORDS = 48
+# Form of mma and wmma: flags that are added.
+FORM_BFLOAT, FORM_K8, FORM_HALF_SUM, FORM_HALF_RESULT = 1, 2, 4, 8
+# Shape of wgmma: n + flags.
+WGMMA_BFLOAT, WGMMA_ADD, WGMMA_NEGATIVE, WGMMA_A_ACROSS, WGMMA_B_ACROSS, WGMMA_A_HELD = (
+    1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21,
+)  # fmt: skip
+WGMMA_N = 0xFFFF
+# An accumulator register that a wgmma still works on holds a NaN that says which it is: moves carry
+# it along, arithmetic on it gives NaN, and the wait puts the result in its place.
+IN_FLIGHT = 0x7FDA
+IN_FLIGHT_SHIFT = 16
+
 # --- faults: A0 of Y_ERROR ------------------------------------------------------------------
 F_SHARED = 1  # shared access out of bounds or misaligned: A1 is a plain offset
 F_LOCAL = 2  # the same for local memory
@@ -94,6 +110,9 @@ F_DIVIDE = 7  # reported through rt_divide (a warning); never yielded
 F_BARRIER = 8  # a barrier number above 15: A1
 F_MBARRIER = 20  # A1 shared offset, A2 answer of the run-time (records.MB_*)
 F_BULK = 21  # A1 shared offset, A2 answer of the run-time (records.BULK_* or MB_*)
+F_MATRIX_APART = 30  # lanes of a warp, or warps of a warpgroup, at different matrix instructions
+F_WARPGROUP = 31  # wgmma in a warpgroup that has fewer than 128 threads
+F_DESCRIPTOR = 32  # wgmma operand outside shared memory: A1 and A2 are the descriptors of A and B
 
 ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_COPY = 0, 1, 2, 3
 
@@ -136,6 +155,13 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
     "rt_order_word": ("void", 3),  # windowed address of a word, WORD_*, ORDER_*
     "rt_order_fence": ("void", 0),
     "rt_order_proxies": ("void", 0),
+    # host payload, descriptors of A and B, shape, site -> number of its first register in flight,
+    # or -1: wait first, or -F_*
+    "rt_wgmma": ("i64", 5),
+    "rt_wgmma_commit": ("void", 0),
+    "rt_wgmma_wait": ("i64", 2),  # groups that may stay pending, site -> 0: wait first
+    "rt_wgmma_resolve": ("void", 2),  # host payload, words
+    "rt_accumulator": ("void", 3),  # 1: early read, 2: fence missing; its value; site
     # timed build only:
     "rt_global_load": ("i64", 3),  # windowed address, bytes, site -> cycle when the data is there
     "rt_global_store": ("void", 3),  # windowed address, bytes, site

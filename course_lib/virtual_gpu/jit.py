@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import disk_cache
-from course_lib.ptx.parse import Module
+from course_lib.ptx.parse import Instruction, Module
 from course_lib.virtual_gpu import abi
 from course_lib.virtual_gpu.emit.kernel import prepare, translate
 from course_lib.virtual_gpu.flow import FlatKernel, Parameter, Unsupported
@@ -69,6 +69,11 @@ class CompiledKernel:
     def uses(self, opcode: str) -> bool:
         """Has the kernel an instruction of this opcode, or of a longer one?"""
         return any(getattr(item, "opcode", "").startswith(opcode) for item in self.flat.code)
+
+    @property
+    def has_wgmma(self) -> bool:
+        """Whether a launch needs records of warpgroups."""
+        return any(isinstance(i, Instruction) and i.family == "wgmma" for i in self.flat.code)
 
     @property
     def static_shared(self) -> int:

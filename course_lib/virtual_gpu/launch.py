@@ -30,6 +30,7 @@ from course_lib.virtual_gpu.abi import (
     C_SHARED_LOAD_BYTES,
     C_SHARED_STORE_BYTES,
 )
+from course_lib.virtual_gpu.accumulators import collect_accumulators
 from course_lib.virtual_gpu.machine import H200, Machine
 from course_lib.virtual_gpu.memory import AddressSpace, ArgumentError, Slot
 from course_lib.virtual_gpu.races import RawRace
@@ -37,6 +38,7 @@ from course_lib.virtual_gpu.records import (
     BUDGET,
     DONE,
     EXHAUSTED,
+    K_ACCUMULATORS_COUNT,
     K_CYCLES,
     K_FORCED_LANDINGS,
     K_FUEL,
@@ -387,6 +389,7 @@ class _Run:
             (K_LANDINGS_CAPACITY, len(worker.landings)),
             (K_LANDINGS_COUNT, 0),
             (K_NOTES_COUNT, 0),
+            (K_ACCUMULATORS_COUNT, 0),
             (K_FORCED_LANDINGS, 0),
             (K_TURNS, 0),
         ):
@@ -469,7 +472,10 @@ class _Run:
             printed=printing.joined([worker.printed for worker in self.workers]),
             resident=self.plan.shape.resident,
             array_addresses=self.space.addresses(),
-            races=shadow.collect_races([worker.core for worker in self.workers]),
+            races=[
+                *shadow.collect_races([worker.core for worker in self.workers]),
+                *collect_accumulators((w.core, w.accumulators) for w in self.workers),
+            ],
         )
         result.counters["turns"] = sum(int(worker.core[K_TURNS]) for worker in self.workers)
         if timed:

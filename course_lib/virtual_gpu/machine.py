@@ -56,6 +56,7 @@ class Machine:
     barrier_warp_cycles: int = _cycles_per_warp()
     collective_cycles: int = 12
     copy_issue_cycles: int = round((_figure("cp_async_issue_4") - _figure("cp_async_issue_1")) / 3)
+    tensor_fma_per_cycle: int = 2048  # dense f16: m64n256k16 takes 128 cycles
     l2_bytes: int = 60 << 20
     shared_per_sm: int = 228 << 10
     registers_per_sm: int = 65536

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ACCESS_KINDS = (
-    "read", "write", "atomic", "copy", "bulk copy", "bulk store", "wgmma read",
+    "read", "write", "atomic", "copy", "bulk copy", "bulk store", "wgmma read", "accumulator",
 )  # fmt: skip
 """How shared memory is accessed; "copy" is cp.async."""
 
-MISSING = ("wait", "visibility", "order", "phase", "group", "proxy", "proxy-read")
+MISSING = ("wait", "visibility", "order", "phase", "group", "proxy", "proxy-read", "fence")
 """What would have ordered the two accesses:
 
 wait        a cp.async copy that its issuer never waited for
@@ -18,6 +18,7 @@ order       no chain of barriers
 phase       an mbarrier's phase was not waited for
 group       a group of bulk copies or wgmma was not waited for
 proxy       ordered, but without fence.proxy.async
+fence       an accumulator, read or changed, is taken by wgmma without wgmma.fence
 proxy-read  the lower kind: generic reads, then a bulk copy, ordered but without fence.proxy.async
 """
 

@@ -23,6 +23,11 @@ T_SEEN = T_RUNTIME + 9  # vector: what its relaxed reads saw, for its next fence
 # Slots by subject: happens_before T_RUNTIME + 5 to 11, mbarriers and bulk copies + 12 to 23,
 # tensor cores + 24 to 35.
 
+T_WGMMA_ISSUED = T_RUNTIME + 24  # wgmma instructions that the thread has issued
+T_WGMMA_GROUP = T_RUNTIME + 25  # number of its open wgmma group
+T_WGMMA_DONE = T_RUNTIME + 26  # groups that it has waited for
+T_WGMMA_NEEDS = T_RUNTIME + 27  # Y_WGMMA: how many of them the whole warpgroup must have issued
+
 # --- block record, slots of the runtime -----------------------------------------------------
 B_CORE = B_RUNTIME + 0  # address of the core record
 B_STEP = B_RUNTIME + 1  # address of the translated kernel
@@ -63,13 +68,18 @@ B_CHUNK_COUNT = B_RUNTIME + 37
 # Slots by subject: happens_before B_RUNTIME + 20 to 59, mbarriers and bulk copies + 60 to 99,
 # tensor cores + 100 to 129, clock + 130 to 159.
 
+B_WARPGROUPS = B_RUNTIME + 100  # address of warpgroup record 0, 0 = the kernel has no wgmma
+B_WGMMA_WAITING = B_RUNTIME + 101  # 1: lanes wait until their warpgroup has issued a wgmma
+
 # --- warp record ----------------------------------------------------------------------------
 W_READY = 0  # lanes that can run
 W_EXITED = 1  # lanes that have exited, and those that never were
 W_COLLECTIVE = 2  # lanes that wait in a warp-wide operation
 W_BARRIER = 3  # lanes that wait at a barrier of the block
 W_CLOCK = 4  # virtual cycles
-W_SLOTS = 8
+W_MATRIX = 8  # lanes that wait at a matrix instruction of the warp
+W_WGMMA = 9  # lanes that wait for other warps of their warpgroup
+W_SLOTS = 16
 WARP_BYTES = W_SLOTS * 8
 FULL_WARP = 0xFFFFFFFF
 
@@ -166,6 +176,44 @@ RACE_COUNT, RACE_BLOCK, RACE_OFFSET, RACE_BYTES = range(5, 9)
 RACE_FIRST_THREAD, RACE_FIRST_GROUP, RACE_FIRST_SOURCE = range(9, 12)
 RACE_SECOND_THREAD, RACE_SECOND_GROUP, RACE_SECOND_SOURCE = range(12, 15)
 RACE_SLOTS = 16
+K_MATRIX_SCRATCH = 80  # address of floats in which operands are unpacked
+K_TENSOR_FMA = 81  # multiply-adds of halves per cycle of the SM's tensor cores
+K_TENSOR_FREE = 82  # cycle at which the tensor cores have done all that was issued
+K_ACCUMULATORS = 83  # address of the findings about accumulator registers
+K_ACCUMULATORS_COUNT = 84
+K_ACCUMULATORS_CAPACITY = 85
+K_SLOTS = 128
+
+# --- record of a warpgroup (wgmma) ------------------------------------------------------------
+G_ISSUED = 0  # wgmma instructions that some thread has issued
+G_COMPLETE = 1  # that all of its threads have issued
+G_DONE = 2  # that are computed
+G_ALLOCATED = 3  # registers in flight ever handed out, per thread
+G_COLUMN = 4  # column of its groups + 1 (checked run), 0 = none yet
+G_VALUES = 5  # address of the accumulators in flight: 128 floats for each register
+G_TILES = 6  # address of what each register in flight belongs to (TILE_*)
+G_PENDING = 7  # address of a ring of instructions (PEND_*)
+G_ENDS = 8  # address of a ring by group: instructions issued up to its end
+G_CLOCKS = 9  # address of a ring by instruction: cycle at which it is complete
+G_HELD = 10  # address of operands A that come from registers, one for each place of the ring
+G_SLOTS = 16
+WARPGROUP_BYTES = G_SLOTS * 8
+FLIGHT = 1024  # registers in flight per thread: a thread has 255, and warps may be a step apart
+PENDING = 64
+GROUP_RING = 256
+SCRATCH_FLOATS = 64 * 16 + 16 * 256
+
+TILE_FIRST, TILE_N, TILE_GROUP, TILE_SITE, TILE_SLOTS = 0, 1, 2, 3, 4
+(
+    PEND_A, PEND_B, PEND_SHAPE, PEND_SITE, PEND_GROUP, PEND_FIRST, PEND_FROM, PEND_ARRIVED,
+    PEND_CLOCK, PEND_SLOTS,
+) = range(10)  # fmt: skip
+
+# --- findings about accumulators ----------------------------------------------------------------
+(
+    ACC_KIND, ACC_SITE, ACC_FIRST_SITE, ACC_BLOCK, ACC_THREAD, ACC_GROUP, ACC_COUNT, ACC_SLOTS,
+) = range(8)  # fmt: skip
+ACC_EARLY, ACC_UNFENCED = 1, 2
 
 ORDERS = {"round_robin": 0, "one_last": 1, "one_first": 2, "random": 3, "timed": 4}
 ROUND_ROBIN, ONE_LAST, ONE_FIRST, RANDOM_ORDER, TIMED_ORDER = 0, 1, 2, 3, 4

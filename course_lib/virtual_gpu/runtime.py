@@ -25,6 +25,7 @@ SOURCES = (
     "abi", "records", "raw", "scheduler", "barriers", "collectives", "copies", "clock", "notes",
     "shadow", "vector_clocks", "happens_before", "ordering_words", "mbarriers", "bulk_copies",
     "phase_waits",
+    "matrix_math", "tensor_cores", "wgmma",
     "runtime",
 )  # fmt: skip
 """Modules whose text decides the object's content."""
@@ -109,9 +110,10 @@ def _functions() -> dict[str, tuple[Any, int]]:
         notes,
         ordering_words,
         scheduler,
+        wgmma,
     )
 
-    homes = (copies, mbarriers, bulk_copies, notes, clock, happens_before, ordering_words)
+    homes = (copies, mbarriers, bulk_copies, notes, clock, happens_before, ordering_words, wgmma)
 
     found: dict[str, tuple[Any, int]] = {RUN_CORE: (scheduler.run_core, 1)}
     for name, (_, extra) in RUNTIME_FUNCTIONS.items():

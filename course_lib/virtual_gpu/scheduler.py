@@ -26,11 +26,13 @@ from course_lib.virtual_gpu.abi import (
     Y_BARRIER,
     Y_EXIT,
     Y_FUEL,
+    Y_MATRIX,
     Y_MBARRIER,
     Y_SHUFFLE,
     Y_SLEEP,
     Y_SYNCWARP,
     Y_VOTE,
+    Y_WGMMA,
 )
 from course_lib.virtual_gpu.barriers import (
     after_exit,
@@ -62,6 +64,7 @@ from course_lib.virtual_gpu.records import (
     B_THREADS,
     B_WARP_COUNT,
     B_WARPS,
+    B_WGMMA_WAITING,
     BAR_PARTIAL,
     BARRIER_BYTES,
     BARRIER_COUNT,
@@ -89,6 +92,7 @@ from course_lib.virtual_gpu.records import (
     K_SPINS,
     K_STEP_BUDGET,
     K_STOP,
+    K_TENSOR_FREE,
     K_TIMED,
     K_TURNS,
     K_VICTIM,
@@ -113,11 +117,15 @@ from course_lib.virtual_gpu.records import (
     W_COLLECTIVE,
     W_EVENTS,
     W_EXITED,
+    W_MATRIX,
     W_PARKED,
     W_READY,
+    W_WGMMA,
     WARP_BYTES,
     YIELD_STEPS,
 )
+from course_lib.virtual_gpu.tensor_cores import complete_matrix
+from course_lib.virtual_gpu.wgmma import begin_warpgroups, wake_warpgroups
 
 POISON = 0xCD  # bytes of shared and local memory that nobody has written
 
@@ -143,6 +151,7 @@ def start_block(core, block, linear, clock):
     forget_copies(block)
     clear_bulks(block)
     clear_mbarriers(block)
+    begin_warpgroups(block)
     clear_barriers(block)
     for index in range(BARRIER_COUNT):
         barrier = load64(block, B_BARRIERS) + index * BARRIER_BYTES
@@ -188,6 +197,8 @@ def start_warps(block, clock):
         store64(record, W_BARRIER, 0)
         store64(record, W_PARKED, 0)
         store64(record, W_EVENTS, 0)
+        store64(record, W_MATRIX, 0)
+        store64(record, W_WGMMA, 0)
         store64(record, W_CLOCK, clock)
 
 
@@ -284,6 +295,8 @@ def run_lanes(core, block, warp, record):
     stride = load64(block, B_THREAD_BYTES)
     thread = load64(block, B_THREADS) + warp * 32 * stride
     collective = 0
+    matrix = 0
+    wgmma = 0
     exited = 0
     again = 0
     waited = 0
@@ -309,6 +322,10 @@ def run_lanes(core, block, warp, record):
                     waited |= 1 << lane
                 else:
                     parked |= 1 << lane
+            elif reason == Y_MATRIX:
+                matrix |= 1 << lane
+            elif reason == Y_WGMMA:
+                wgmma |= 1 << lane
             elif reason == Y_EXIT:
                 exited |= 1 << lane
             elif reason == Y_FUEL or reason == Y_SLEEP:
@@ -327,6 +344,11 @@ def run_lanes(core, block, warp, record):
     if parked != 0:
         park(block, record, parked)
     store64(record, W_COLLECTIVE, load64(record, W_COLLECTIVE) | collective)
+    if matrix != 0:
+        store64(record, W_MATRIX, load64(record, W_MATRIX) | matrix)
+    if wgmma != 0:
+        store64(record, W_WGMMA, load64(record, W_WGMMA) | wgmma)
+        store64(block, B_WGMMA_WAITING, 1)
     store64(block, B_STEPS_LEFT, load64(block, B_STEPS_LEFT) - spent)
     if exited != 0:
         exit_lanes(block, warp, record, exited)
@@ -419,6 +441,12 @@ def run_turn(core, candidate):
         status = complete_collectives(block, warp)
         if status != DONE:
             return status
+    if load64(record, W_MATRIX) != 0:
+        status = complete_matrix(core, block, warp, record)
+        if status != DONE:
+            return status
+    if load64(block, B_WGMMA_WAITING) != 0:
+        wake_warpgroups(block)
     if load64(block, B_ARRIVED) != 0:
         status = complete_barriers(block)
         if status != DONE:
@@ -467,6 +495,7 @@ def run_core(core):
     store64(core, K_CYCLES, 0)
     if load64(core, K_TIMED) != 0:
         clear_core_clock(core)
+        store64(core, K_TENSOR_FREE, 0)
     for slot in range(load64(core, K_RESIDENT)):
         block = block_at(core, slot)
         store64(block, B_CORE, core)

@@ -48,6 +48,7 @@ from course_lib.virtual_gpu.jit import CompiledKernel, build, register
 from course_lib.virtual_gpu.machine import Machine
 from course_lib.virtual_gpu.memory import AddressSpace, aligned_bytes
 from course_lib.virtual_gpu.records import (
+    ACC_SLOTS,
     B_BARRIERS,
     B_BULK_CAPACITY,
     B_BULKS,
@@ -62,12 +63,24 @@ from course_lib.virtual_gpu.records import (
     B_THREAD_COUNT,
     B_THREADS,
     B_WARP_COUNT,
+    B_WARPGROUPS,
     B_WARPS,
     BAR_SLOTS,
     BARRIER_COUNT,
     BUCKET_CYCLES,
     BULK_SLOTS,
     CP_SLOTS,
+    FLIGHT,
+    G_CLOCKS,
+    G_ENDS,
+    G_HELD,
+    G_PENDING,
+    G_SLOTS,
+    G_TILES,
+    G_VALUES,
+    GROUP_RING,
+    K_ACCUMULATORS,
+    K_ACCUMULATORS_CAPACITY,
     K_BARRIER_CYCLES,
     K_BARRIER_WARP_CYCLES,
     K_BLOCK_BYTES,
@@ -82,6 +95,7 @@ from course_lib.virtual_gpu.records import (
     K_L2_LATENCY,
     K_LATENCY,
     K_LINES,
+    K_MATRIX_SCRATCH,
     K_MEMORY_QUEUE,
     K_NOTES,
     K_NOTES_CAPACITY,
@@ -92,6 +106,7 @@ from course_lib.virtual_gpu.records import (
     K_SHARE_COST,
     K_SLOTS,
     K_STOP,
+    K_TENSOR_FMA,
     K_TIMED,
     LINES,
     LOG_SLOTS,
@@ -99,6 +114,8 @@ from course_lib.virtual_gpu.records import (
     MAX_BULKS,
     MAX_MBARRIERS,
     NOTE_SLOTS,
+    PEND_SLOTS,
+    PENDING,
     Q_CAPACITY,
     Q_SKIP,
     Q_SLOTS,
@@ -106,7 +123,9 @@ from course_lib.virtual_gpu.records import (
     Q_USED,
     RING_BUCKETS,
     S_SLOTS,
+    SCRATCH_FLOATS,
     SECTORS,
+    TILE_SLOTS,
     W_SLOTS,
 )
 
@@ -197,6 +216,8 @@ class Worker:
         self.slots = compiled.thread_slots(shape.timed, shape.checked)
         self.records = np.zeros((shape.resident, B_SLOTS), np.int64)
         self._keep: list[np.ndarray] = []
+        self.scratch = np.zeros(SCRATCH_FLOATS, np.float32)
+        self.accumulators = np.zeros((2 * sites + 2, ACC_SLOTS), np.int64)
         self.blocks = [self._block(k) for k in range(shape.resident)]
         self.stop = np.zeros(1, np.int64)
         self._fill_core()
@@ -259,7 +280,27 @@ class Worker:
         state.record[B_NTID_X : B_NTID_X + 3] = shape.block
         if shape.checked:
             self._keep += shadow.prepare_block(state.record, shared_bytes, compiled.flat)
+        if compiled.has_wgmma and shape.threads >= 128:
+            state.record[B_WARPGROUPS] = self._warpgroups(shape.threads // 128)
         return state
+
+    def _warpgroups(self, count: int) -> int:
+        """Address of the records of a block's warpgroups, with what they point to."""
+        records = np.zeros((count, G_SLOTS), np.int64)
+        memory = (
+            (G_VALUES, np.empty((count, FLIGHT * 128), np.float32)),
+            (G_TILES, np.zeros((count, FLIGHT * TILE_SLOTS), np.int64)),
+            (G_PENDING, np.zeros((count, PENDING * PEND_SLOTS), np.int64)),
+            (G_ENDS, np.zeros((count, GROUP_RING), np.int64)),
+            (G_CLOCKS, np.zeros((count, GROUP_RING), np.int64)),
+            (G_HELD, np.empty((count, PENDING * 64 * 16), np.float32)),
+        )
+        for slot, array in memory:
+            for k in range(count):
+                records[k, slot] = address_of(array[k])
+            self._keep.append(array)
+        self._keep.append(records)
+        return address_of(records)
 
     def _fill_core(self) -> None:
         machine = self.shape.machine
@@ -272,6 +313,10 @@ class Worker:
             (K_SEEN, address_of(self.seen)),
             (K_NOTES, address_of(self.notes)),
             (K_NOTES_CAPACITY, len(self.notes)),
+            (K_MATRIX_SCRATCH, address_of(self.scratch)),
+            (K_TENSOR_FMA, machine.tensor_fma_per_cycle),
+            (K_ACCUMULATORS, address_of(self.accumulators)),
+            (K_ACCUMULATORS_CAPACITY, len(self.accumulators)),
             (K_LATENCY, machine.global_latency),
             (K_L2_LATENCY, machine.l2_latency),
             (K_L1_LATENCY, machine.l1_latency),

@@ -15,6 +15,7 @@ from course_lib.virtual_gpu.emit import (
     convert,
     floating,
     integer,
+    matrix,
     mbarriers,
     memory,
     warp,
@@ -30,6 +31,7 @@ TABLE: dict[str, Row] = {
     **async_copies.TABLE,
     **mbarriers.TABLE,
     **warp.TABLE,
+    **matrix.TABLE,
     **control.TABLE,
 }
 

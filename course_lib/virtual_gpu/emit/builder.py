@@ -100,6 +100,11 @@ class Builder:
         self.pending: set[str] = set()
         self.free = False  #: inside a clock stamp: costs nothing, counts nothing
         self.pending_anywhere: set[str] = set()
+        #: registers that may hold accumulators of a wgmma, numbered
+        self.watched: dict[str, int] = {}
+        self.copying = False  #: inside a move or a wgmma: no use of an accumulator
+        self.live_base = abi.T_LIVE  #: where live registers are saved; before it, payload and flags
+        self.flags_at = abi.T_LIVE
 
     # -- text ------------------------------------------------------------------------------------
 
@@ -196,6 +201,7 @@ class Builder:
         have = self.register_bits(name)
         self.await_register(name)
         value = self.t(f"load i{have}, ptr {self.slot(name)}")
+        self.touch(name, value)
         return self.resize(value, have, bits, signed)
 
     def symbol_address(self, symbol: Symbol) -> int:
@@ -284,6 +290,7 @@ class Builder:
             return
         have = self.register_bits(operand.name)
         self.forget(operand.name)
+        self.touch(operand.name, None)
         resized = self.resize(value, bits, have, signed)
         self.emit(f"store i{have} {resized}, ptr {self.slot(operand.name)}")
 
@@ -571,18 +578,24 @@ class Builder:
         return value
 
     def yield_to(
-        self, reason: int, block: int, results: Sequence[tuple[Operand, int, int]] = ()
+        self,
+        reason: int,
+        block: int,
+        results: Sequence[tuple[Operand, int, int]] = (),
+        words: Sequence[tuple[Operand, int]] = (),
     ) -> None:
         """Saves what is live in ``block``, returns ``reason``, and resumes there.
 
-        ``results``: (register, thread slot, bits) that the run-time has filled by then.
+        ``results``: (register, thread slot, bits) that the run-time has filled by then; ``words``:
+        (register, index of a 32-bit word of the thread record).
         """
         self.flush()
-        written = {r.name for r, _, _ in results if isinstance(r, Register)}
+        targets = [*(r for r, _, _ in results), *(r for r, _ in words)]
+        written = {r.name for r in targets if isinstance(r, Register)}
         live = [name for name in self.kernel.live_registers(block) if name not in written]
         in_flight = [name for name in live if name in self.pending]
         self.live_slots = max(self.live_slots, self._save_size(live) + len(in_flight))
-        ready_base = abi.T_LIVE + self._save_size(live)
+        ready_base = self.live_base + self._save_size(live)
         for slot, name in self._save_slots(live):
             kind = f"i{self.register_bits(name)}"
             value = self.t(f"load {kind}, ptr {self.slot(name)}")
@@ -606,13 +619,43 @@ class Builder:
                 have = self.register_bits(register.name)
                 value = self.resize(self.load_thread(slot, f"i{bits}"), bits, have)
                 self.emit(f"store i{have} {value}, ptr {self.slot(register.name)}")
+        for register, index in words:
+            pointer = self.t(f"getelementptr i32, ptr %T, i64 {index}")
+            value = self.t(f"load i32, ptr {pointer}, align 4, !tbaa !10")
+            if isinstance(register, Register) and register.name != "_":
+                have = self.register_bits(register.name)
+                resized = self.resize(value, 32, have)
+                self.emit(f"store i{have} {resized}, ptr {self.slot(register.name)}")
         self.emit(f"br label %b{block}")
+
+    # -- accumulators of wgmma (checked build) ----------------------------------------------------
+
+    def touched_flag(self, index: int) -> str:
+        """Pointer to the byte that says: read or changed since the last wgmma.fence."""
+        return self.t(f"getelementptr i8, ptr {self.thread_slot(self.flags_at)}, i64 {index}")
+
+    def touch(self, name: str, value: str | None) -> None:
+        """An accumulator is used: ``value`` where it is read, which a mark shows to be early."""
+        if not self.checked or self.copying or name not in self.watched:
+            return
+        self.emit(f"store i8 1, ptr {self.touched_flag(self.watched[name])}")
+        if value is None:
+            return
+        early, done = self.new_label("early"), self.new_label("landed")
+        high = self.t(f"lshr i32 {value}, {abi.IN_FLIGHT_SHIFT}")
+        marked = self.t(f"icmp eq i32 {high}, {abi.IN_FLIGHT}")
+        self.emit(f"br i1 {marked}, label %{early}, label %{done}")
+        self.label(early)
+        word = self.resize(value, 32, 64)
+        self.runtime("rt_accumulator", ["1", word, str(self.site)], False)
+        self.emit(f"br label %{done}")
+        self.label(done)
 
     def _save_size(self, live: Sequence[str]) -> int:
         return sum(max(1, self.register_bits(name) // 64) for name in live)
 
     def _save_slots(self, live: Sequence[str]) -> Iterable[tuple[int, str]]:
-        slot = abi.T_LIVE
+        slot = self.live_base
         for name in live:
             yield slot, name
             slot += max(1, self.register_bits(name) // 64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from course_lib.ptx.parse import BITS, Instruction, Label, Module
 from course_lib.virtual_gpu import abi
-from course_lib.virtual_gpu.emit import row_of
+from course_lib.virtual_gpu.emit import matrix, row_of
 from course_lib.virtual_gpu.emit.builder import FLOATS, METADATA, Builder
 from course_lib.virtual_gpu.emit.memory import space_word
 from course_lib.virtual_gpu.emit.row import Row
@@ -50,6 +50,7 @@ def prepare(module: Module, name: str) -> FlatKernel:
 def translate(kernel: FlatKernel, timed: bool, checked: bool = False) -> Translation:
     """Writes the IR.  Raises ``Unsupported`` with the name of an opcode that has no row."""
     builder = Builder(kernel, timed, checked)
+    _reserve_for_matrices(builder)
     in_flight = _registers_in_flight(kernel) if timed else []
     for number, block in enumerate(kernel.blocks):
         builder.label(f"b{number}")
@@ -63,7 +64,15 @@ def translate(kernel: FlatKernel, timed: bool, checked: bool = False) -> Transla
     if "@llvm.fabs.f64(" in helpers and "llvm.fabs.f64" in builder.declared:
         declarations = declarations.replace(builder.declared["llvm.fabs.f64"], "")
     ir = "\n".join([*builder.lines, declarations, helpers, METADATA, ""])
-    return Translation(ir, abi.T_LIVE + builder.live_slots, kernel)
+    return Translation(ir, builder.live_base + builder.live_slots, kernel)
+
+
+def _reserve_for_matrices(e: Builder) -> None:
+    """Thread record: a payload, then a flag for each accumulator, then the live registers."""
+    registers = matrix.accumulators(e.kernel)
+    e.watched = {name: k for k, name in enumerate(registers)}
+    e.flags_at = abi.T_LIVE + matrix.payload_slots(e.kernel, len(registers))
+    e.live_base = e.flags_at + (-(-len(registers) // 8) if e.checked else 0)
 
 
 def _emit_block(e: Builder, number: int, start: int, end: int) -> None:
@@ -95,6 +104,7 @@ def _emit_block(e: Builder, number: int, start: int, end: int) -> None:
 
 def _emit_instruction(e: Builder, item: Instruction, row: Row) -> None:
     e.free = item.probe
+    e.copying = item.family in ("mov", "wgmma")
     _charge(e, item, row)
     if row.ends_block or not item.predicate:
         row.emit(e, item)
