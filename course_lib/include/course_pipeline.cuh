@@ -90,28 +90,28 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Wait until at most PENDING of the youngest groups are not complete.
-template <int PENDING = 0>
+// Wait until at most `pending` of the youngest groups are not complete.
+template <int pending = 0>
 __device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
 // Registers of a warpgroup: one that copies needs few, one that multiplies many.
-template <int REGISTERS>
+template <int registers>
 __device__ __forceinline__ void give_up_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-template <int REGISTERS>
+template <int registers>
 __device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-// sums += A · Bᵀ of 64 x 16 halves of A and N x 16 of B, by descriptors; N = 64, 128, 192 or 256.
+// sums += A · Bᵀ of 64 x 16 halves of A and width x 16 of B, by descriptors; width = 64, 128, 192 or 256.
 // sums[4*j + i] of lane l in warp w of the warpgroup is element
 //   (16*w + l/4 + 8*(i/2), 8*j + 2*(l%4) + i%2).
-template <int N>
-__device__ __forceinline__ void wgmma(float (&sums)[N / 2], unsigned long long a,
+template <int width>
+__device__ __forceinline__ void wgmma(float (&sums)[width / 2], unsigned long long a,
                                       unsigned long long b);
 
 #define COURSE_R8(d, k) \

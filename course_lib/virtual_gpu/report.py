@@ -68,6 +68,7 @@ from course_lib.virtual_gpu.places import (
     wait_verb,
     waiting_words,
 )
+from course_lib.virtual_gpu.matrix_words import matrix_fault
 from course_lib.virtual_gpu.printing import text_at
 from course_lib.virtual_gpu.records import (
     BAD_MASK,
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.ptx.parse import Module
     from course_lib.virtual_gpu.flow import FlatKernel
-    from course_lib.virtual_gpu.memory import AddressSpace
+from course_lib.virtual_gpu.memory import AddressSpace
 
 
 # --- errors -----------------------------------------------------------------------------------
@@ -137,7 +138,10 @@ def _fault(case: Case, space: AddressSpace) -> RunError:
         return bulk_fault(case, space)
     if code == F_ASSERT:
         return _assertion(case)
-    if code == F_TRAP:
+    matrix = matrix_fault(code, *arguments[:2])
+    if matrix is not None:
+        what, later = matrix
+    elif code == F_TRAP:
         what = "executed a trap: __trap(), or code that can only go wrong (a null pointer)."
         later = "Look at the condition that leads to this line, and at the pointers on it."
     elif code == F_BRANCH:
