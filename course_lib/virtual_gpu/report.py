@@ -36,6 +36,7 @@ from course_lib.virtual_gpu.abi import (
     Y_FUEL,
 )
 from course_lib.virtual_gpu.deadlocks import deadlock
+from course_lib.virtual_gpu.matrix_words import matrix_fault
 from course_lib.virtual_gpu.mbarrier_words import bulk_fault, mbarrier_fault
 from course_lib.virtual_gpu.places import (
     AssertFailed,
@@ -68,7 +69,6 @@ from course_lib.virtual_gpu.places import (
     wait_verb,
     waiting_words,
 )
-from course_lib.virtual_gpu.matrix_words import matrix_fault
 from course_lib.virtual_gpu.printing import text_at
 from course_lib.virtual_gpu.records import (
     BAD_MASK,
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
     from course_lib.ptx.parse import Module
     from course_lib.virtual_gpu.flow import FlatKernel
 from course_lib.virtual_gpu.memory import AddressSpace
-
 
 # --- errors -----------------------------------------------------------------------------------
 
