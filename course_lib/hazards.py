@@ -268,10 +268,10 @@ def find_hazards(
 ) -> HazardReport:
     """Check a kernel's ordering edges on small cases of a problem, on the virtual GPU.
 
-    Runs ``problem.small()``, its awkward shapes (one tile, an odd number of them, ...) and, where
-    it is small, the problem itself. Where the kernel's control flow depends on no timing one policy
-    decides for every schedule; otherwise all of ``verification.SMALL_POLICIES`` are run, or those
-    given. ``report.scope`` says so.
+    Runs ``problem.small()``, its awkward shapes (one tile, an odd number of them, ...), and
+    ``problem.long()`` or, where that has none and it is small, the problem itself. Where the
+    kernel's control flow depends on no timing one policy decides for every schedule; otherwise all
+    of ``verification.SMALL_POLICIES`` are run, or those given. ``report.scope`` says so.
 
     Raises ``CannotCheck`` where the kernel doesn't fit the problem, or has an instruction that the
     virtual GPU does not have.
@@ -313,11 +313,15 @@ def _find(
     seen: list[_Seen] = []
     skipped: list[str] = []
     checked = total = 0
-    own = [problem] if problem != small and problem.bytes_moved() <= SMALL_BYTES else []
+    longer = problem.long()
+    if longer is not None and longer != problem:
+        own = [longer]
+    else:
+        own = [problem] if problem != small and problem.bytes_moved() <= SMALL_BYTES else []
     for shape in (small, *own, *_awkward(kernel, problem, small)):
         blocks = _sample(shape.blocks(kernel), most_blocks)
         runs = _runs(kernel, shape, policies, blocks)
-        if shape not in (small, problem) and not shape.dense_tiles and _faults(runs):
+        if shape not in (small, *own) and not shape.dense_tiles and _faults(runs):
             # Not every kernel takes every size: its tile may not divide this one.
             skipped.append(f"{shape!r} was left out: the kernel runs out of bounds on it.")
             continue

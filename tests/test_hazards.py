@@ -324,3 +324,17 @@ def test_the_scope_says_how_far_the_verdict_reaches():
     bound = Scope(2, 14, SMALL_POLICIES, 4, 90, Dependence(("a branch depends on a clock",)))
     assert "not for all" in str(bound) and "4 of 90 blocks" in str(bound)
     assert "14 launches" in str(bound)
+
+
+def test_a_fault_that_needs_many_rounds_is_found_on_a_large_problem() -> None:
+    """The small case of a large problem has nine tiles; this ring errs on its twelfth."""
+    from ring_kernel import RING
+
+    edge = "#ifndef NO_REUSE\n        __syncthreads();"
+    late = RING.replace(edge, "if (t < 12) __syncthreads();\n#ifndef NO_REUSE")
+    assert late != RING
+    kernel = compile_kernel(late, "ring", {"STAGES": 2}, threads=128)
+    large = TileReduction(4096, 4096, tile_elements=1024, blocks=256, threads=128)
+    report = find_hazards(kernel, large)
+    assert [hazard.edge for hazard in report.hazards] == ["reuse"]
+    assert report.hazards[0].second.tile >= 12

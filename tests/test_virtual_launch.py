@@ -486,7 +486,7 @@ def test_a_loop_whose_turns_are_dear_is_stopped_by_the_clock(monkeypatch) -> Non
     monkeypatch.setattr("course_lib.virtual_gpu.launch.JOB_SECONDS", 0.3)
     source = 'extern "C" __global__ void f(int n) {\n  for (;;) printf("hello %d\\n", n);\n}'
     result = launch(compile_kernel(source, threads=64), 1, [1])
-    assert isinstance(result.errors[0], report.StepBudget) and result.seconds < 5
+    assert isinstance(result.errors[0], report.StepBudget) and result.seconds < 15
     source = 'extern "C" __global__ void f(int* y) { y[blockIdx.x * 32 + threadIdx.x] = 1; }'
     y = np.zeros(64, np.int32)
     assert launch(compile_kernel(source, threads=32), 2, [y]).ok and y.all()

@@ -93,6 +93,13 @@ class Problem(ABC):
     def awkward(self) -> list[Problem]:
         """Small cases whose shape breaks pipelines: one tile, two tiles, odd numbers of them."""
 
+    def long(self) -> Problem | None:
+        """A small case with many tiles: some rings go wrong only after several times round.
+
+        ``None`` where ``small`` has as many tiles as the problem, or where tiles are not counted.
+        """
+        return None
+
     @abstractmethod
     def bytes_moved(self) -> int:
         """Bytes that any kernel has to move between global memory and the chip, at least."""

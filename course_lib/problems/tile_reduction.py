@@ -144,6 +144,13 @@ class TileReduction(Problem):
             tiles, min(self.block_count, 2), self.tile_elements, self.default_threads, self.seed
         )
 
+    def long(self) -> TileReduction | None:
+        """One block with up to 64 of the problem's tiles."""
+        tiles = min(self.tiles, 64)
+        if tiles <= self.small().tiles:
+            return None
+        return self.of_tiles(tiles, 1, self.tile_elements, self.default_threads, self.seed)
+
     def awkward(self) -> list[Problem]:
         return [
             self.of_tiles(tiles, blocks, self.tile_elements, self.default_threads, self.seed)
