@@ -45,6 +45,7 @@ def lacks(*missing: str, threads: int = 64) -> Pair:
 
 PAIRS: dict[str, Pair] = {
     "syncthreads": lacks("order"),
+    "barrier_reduction": lacks("order"),
     "named_barrier": lacks("order", threads=96),
     "bar_arrive": lacks("order"),
     "bar_arrive_waits_for_nobody": lacks("order"),
@@ -63,6 +64,7 @@ PAIRS: dict[str, Pair] = {
     "fence_after_flag": lacks("order"),
     "atomic_flag": lacks("order"),
     "release_sequence": lacks("order", threads=96),
+    "chain": lacks("order", threads=96),
     "atomics": lacks("order"),
     "mbarrier": lacks("order"),
     "mbarrier_arrive": lacks("order"),

@@ -1,0 +1,8 @@
+// A barrier that also counts is a barrier.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ unsigned s[128];
+    const unsigned t = threadIdx.x;
+    s[t] = in[t];
+    const int n = __syncthreads_count(t & 1);
+    out[t] = s[t ^ 32] + n;
+}
