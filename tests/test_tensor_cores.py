@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from course_lib.kernel import compile_kernel
+from course_lib.tensor_maps import tensor_map
 from course_lib.virtual_gpu.launch import launch
 
 MMA = r"""
@@ -182,3 +185,22 @@ def test_an_operand_outside_shared_memory_is_refused() -> None:
     c = np.zeros((64, 64), np.float32)
     result = launch(kernel, 1, [halves(64, 64, 5), halves(64, 64, 6), c])
     assert not result.ok and "descriptor" in result.errors[0].message
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_ring_of_tensor_copies_into_wgmma(stages: int) -> None:
+    """Accumulators are live across the waits before their first wgmma; launches leave no trace."""
+    source = (Path(__file__).parent / "kernels" / "tma_wgmma_ring.cu").read_text()
+    kernel = compile_kernel(
+        source, threads=128, shared_bytes=stages * 24576, defines={"STAGES": stages}, arch="sm_90a"
+    )
+    for k, landing in ((64, "late"), (320, "early"), (320, "late"), (1088, "random")):
+        a, b = (
+            np.random.default_rng(s).integers(-1, 2, (r, k)).astype(np.float16)
+            for s, r in ((7, 128), (8, 256))
+        )
+        c = np.full((128, 256), np.nan, np.float16)
+        maps = [tensor_map(a, box=(64, 64), swizzle=128), tensor_map(b, box=(128, 64), swizzle=128)]
+        result = launch(kernel, (2, 2), [*maps, c, 128, 256, k], landing=landing, check=True)
+        assert result.ok and not result.races
+        np.testing.assert_array_equal(c, product(a, b))

@@ -403,7 +403,8 @@ TABLE: dict[str, Row] = {
     "wmma.mma": Row(wmma_product, cost="warp", operations=0, yields=True),
     "wmma.load": Row(wmma_load, cost="memory", operations=0),
     "wmma.store": Row(wmma_store, defines=0, cost="memory", operations=0),
-    "wgmma.mma_async": Row(wgmma, cost="warp", operations=0, yields=True),
+    # Its accumulators are read too, so none of its operands counts as written alone.
+    "wgmma.mma_async": Row(wgmma, defines=0, cost="warp", operations=0, yields=True),
     "wgmma.fence": Row(wgmma_fence, defines=0, cost="control", operations=0),
     "wgmma.commit_group": Row(wgmma_commit, defines=0, cost="control", operations=0),
     "wgmma.wait_group": Row(wgmma_wait, defines=0, cost="control", operations=0, yields=True),
