@@ -36,10 +36,10 @@ def accumulators(kernel: FlatKernel) -> list[str]:
             moves.setdefault(source.name, []).append(target.name)
     work = list(found)
     while work:
-        for target in moves.get(work.pop(), ()):
-            if target not in found:
-                found[target] = None
-                work.append(target)
+        for copy in moves.get(work.pop(), ()):
+            if copy not in found:
+                found[copy] = None
+                work.append(copy)
     return list(found)
 
 
