@@ -80,7 +80,7 @@ PAIRS: dict[str, Pair] = {
     "proxy_fence_elsewhere": lacks("proxy"),
     "bulk_wait_read": lacks("group"),
     "bulk_wait_others": lacks("group"),
-    "wgmma_wait": lacks("group", threads=128),
+    "wgmma_wait": lacks("group", "visibility", threads=128),
     "wgmma_proxy_fence": lacks("proxy", threads=128),
     "proxy_read": lacks("proxy-read"),
 }
