@@ -147,6 +147,8 @@ def message(hazard: Hazard, style: Style) -> str:
 def headline(hazard: Hazard) -> str:
     """The first sentence: the edge, the place, both accesses."""
     first, second, place = hazard.first, hazard.second, hazard.place.name
+    if _on_accumulators(hazard):
+        return _accumulator_headline(hazard)
     if hazard.edge == "ready":
         return (
             f"Missing ready edge at {place}: {_who(second)} {_VERBS[second.kind]} {place}"
@@ -167,6 +169,24 @@ def headline(hazard: Hazard) -> str:
     return (
         f"Race at {place}: {_who(first)} {_VERBS[first.kind]} it on {_line(first)}, "
         f"{_who(second)} {_VERBS[second.kind]} it on {_line(second)}, and nothing orders the two."
+    )
+
+
+def _on_accumulators(hazard: Hazard) -> bool:
+    """Is it about registers of wgmma, and not about shared memory?"""
+    return "accumulator" in (hazard.first.kind, hazard.second.kind)
+
+
+def _accumulator_headline(hazard: Hazard) -> str:
+    first, second = hazard.first, hazard.second
+    if hazard.missing == "fence":
+        return (
+            f"Missing wgmma.fence: {_who(second)} starts the wgmma on {_line(second)} with "
+            "registers that it has touched since its last fence."
+        )
+    return (
+        f"Accumulators used too early: {_who(second)} uses on {_line(second)} what the wgmma on "
+        f"{_line(first)} may not have written yet."
     )
 
 
@@ -213,6 +233,8 @@ def _also(hazard: Hazard) -> str:
 
 def cause_and_cure(hazard: Hazard, style: Style) -> tuple[str, str]:
     """(what is missing, what would supply it), each a sentence or two."""
+    if _on_accumulators(hazard):
+        return _accumulators(hazard)
     if hazard.missing == "proxy":
         return _proxy(hazard)
     if hazard.edge == "ready":
@@ -223,6 +245,21 @@ def cause_and_cure(hazard: Hazard, style: Style) -> tuple[str, str]:
         "Neither a barrier nor anything else that CUDA orders by lies between them.",
         f"Put {style.barrier} between lines {hazard.first.where} and {hazard.second.where}, or "
         "let each thread use its own element, or use an atomic.".replace("lines line", "line"),
+    )
+
+
+def _accumulators(hazard: Hazard) -> tuple[str, str]:
+    if hazard.missing == "fence":
+        return (
+            "The tensor cores work on their own time: without the fence they may take a register "
+            "before the value that the thread has put there.",
+            f"Put wgmma.fence before {hazard.second.where}, after the last ordinary use of the "
+            "accumulators.",
+        )
+    return (
+        "wgmma writes its accumulators after the instruction is issued; only wgmma.wait_group says "
+        "when they hold the result.",
+        f"Commit the group, and put wgmma.wait_group 0 before {hazard.second.where}.",
     )
 
 
