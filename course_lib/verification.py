@@ -224,7 +224,7 @@ def _why_right(runs: Sequence[Run], problem: Problem) -> str:
     tolerance = getattr(problem, "tolerance", 0.0)
     how = "Equal to the reference"
     if tolerance:
-        how = f"Within the tolerance (largest error {error:.2g} of {tolerance:.2g} allowed)"
+        how = f"Within the tolerance (largest error {error:.2g}; {_allowed(problem)} allowed)"
     if len(runs) == 1:
         return f"{how} where {runs[0].policy}."
     return f"{how} under {len(runs)} combinations of warp order and landing of copies."
@@ -271,6 +271,14 @@ def _pattern(runs: Sequence[Run]) -> str:
         "Right under some orders and wrong under others: an ordering edge is missing. "
         "find_hazards(kernel, problem) names it."
     )
+
+
+def _allowed(problem: Problem) -> str:
+    """The tolerance in words: halves are rounded when they are stored, in proportion to them."""
+    words = f"{getattr(problem, 'tolerance', 0.0):.2g}"
+    if getattr(problem, "dtype", "") == "float16":
+        words += " and the rounding of the result to half"
+    return words
 
 
 def _size(problem: Problem) -> str:
@@ -381,7 +389,7 @@ def _on_gpu(
         tolerance = getattr(problem, "tolerance", 0.0)
         why = "Equal to the reference"
         if tolerance:
-            why = f"Within the tolerance (largest error {error:.2g} of {tolerance:.2g} allowed)"
+            why = f"Within the tolerance (largest error {error:.2g}; {_allowed(problem)} allowed)"
         if runs:
             why += f"; before that right under {len(runs)} orders on the virtual GPU"
         why += "."
