@@ -23,6 +23,7 @@ _PUBLIC = {
     "stress": "stressing",
     "trace": "tracing",
     "compare": "timing",
+    "sweep": "sweeping",
     "profile": "profiling",
     "PipelineModel": "pipeline_model",
     "tensor_map": "tensor_maps",

@@ -103,7 +103,7 @@ class Kernel:
         such a variant would be the same kernel under another name.
         """
         for name in defines:
-            self._check_define(name)
+            self.check_define(name)
         return compile_kernel(
             self.source,
             self.name,
@@ -116,7 +116,8 @@ class Kernel:
             arch=self.arch,
         )
 
-    def _check_define(self, name: str) -> None:
+    def check_define(self, name: str) -> None:
+        """Raise CompileError where the source never mentions `name`."""
         sizes = (self.shape.threads, self.shape.shared, *(self.shape.tile or ()))
         mentioned = " ".join([self.source, *map(str, sizes)])
         words = set(re.findall(r"[A-Za-z_]\w*", mentioned))

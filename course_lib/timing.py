@@ -87,6 +87,10 @@ class Comparison:
         """The median time of a candidate, in ``unit``."""
         return float(np.median(self._of(label)))
 
+    def interval(self, label: str) -> tuple[float, float]:
+        """The confidence interval of a candidate's median, in ``unit``."""
+        return median_interval(self._of(label))
+
     def ratio(self, over: str, under: str) -> Ratio:
         """Time of ``over`` divided by time of ``under``: above 1, ``under`` is faster."""
         return ratio_of(
@@ -202,6 +206,17 @@ def ratio_of(over: np.ndarray, under: np.ndarray, resolution: float = 0.0) -> Ra
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(ratios, [tail, 1 - tail])
     return Ratio(value, float(low), float(high), resolution)
+
+
+def median_interval(times: np.ndarray) -> tuple[float, float]:
+    """Bounds of the median by bootstrap over rounds; the value itself where there is one round."""
+    times = np.asarray(times, float)
+    if len(times) < 2:
+        return float(times[0]), float(times[0])
+    chosen = np.random.default_rng(0).integers(0, len(times), (RESAMPLES, len(times)))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(np.median(times[chosen], axis=1), [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def compare(
