@@ -94,12 +94,12 @@ def _bytes_of(item: Instruction) -> int | None:
             return None
         vector = next((int(w[1]) for w in item.modifiers if w in ("v2", "v4", "v8")), 1)
         return BITS.get(item.opcode.rpartition(".")[2], 8) // 8 * vector
-    if item.family == "cp.async":
+    if item.opcode.startswith(("cp.async.ca", "cp.async.cg")):
         size = item.operands[2] if len(item.operands) > 2 else None
         return size.value if isinstance(size, Immediate) else 4
     if item.family == "wmma":
         return 2
-    if item.family in ("st.async", "red.async", "stmatrix", "ldmatrix"):
+    if item.family in ("stmatrix", "ldmatrix"):
         return 4
     return None
 
