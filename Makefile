@@ -40,7 +40,7 @@ test: dev
 
 fuzz: dev
 	@PYTHONPATH=tests $(RUN) -m fuzz.runner 5000
-	@MUTATIONS=5000 $(RUN) -m pytest -q tests/test_mutations.py
+	@MUTATIONS=5000 $(RUN) -m pytest -q --timeout 3600 tests/test_mutations.py
 	@echo 'make fuzz: the checker and brute force agree on every program above, and no mutation'
 	@echo '           of 5,000 crashed or hung the virtual GPU'
 
