@@ -26,6 +26,8 @@ _PUBLIC = {
     "sweep": "sweeping",
     "profile": "profiling",
     "PipelineModel": "pipeline_model",
+    "explore_stages": "explore",
+    "explore_timeline": "explore",
     "tensor_map": "tensor_maps",
 }
 """Public name -> the module of this package that has it."""

@@ -87,20 +87,24 @@ def occupancy(
 
     Shared memory is in bytes per block. The same arithmetic as `cuda_occupancy.h`.
     """
-    limits = limits_of(arch)
-    warps = -(-max(1, threads) // 32)
-    shared = static_shared + dynamic_shared
-    found = {
-        "threads": limits.threads_per_sm // (warps * 32),
-        "registers": _by_registers(limits, warps, registers),
-        "shared memory": _by_shared(limits, shared),
-        "the SM's block slots": limits.blocks_per_sm,
-    }
+    found = blocks_by_resource(arch, threads, registers, static_shared + dynamic_shared)
     blocks = min(found.values())
     # Of several that tie, the one that no rewriting of the kernel moves.
     order = ("the SM's block slots", "threads", "shared memory", "registers")
     reason = next(name for name in order if found[name] == blocks)
     return Occupancy(blocks, reason, threads, arch)
+
+
+def blocks_by_resource(arch: str, threads: int, registers: int, shared: int) -> dict[str, int]:
+    """For each resource, how many blocks an SM would hold if it were the only one that ran out."""
+    limits = limits_of(arch)
+    warps = -(-max(1, threads) // 32)
+    return {
+        "threads": limits.threads_per_sm // (warps * 32),
+        "registers": _by_registers(limits, warps, registers),
+        "shared memory": _by_shared(limits, shared),
+        "the SM's block slots": limits.blocks_per_sm,
+    }
 
 
 def _by_registers(limits: SmLimits, warps: int, registers: int) -> int:

@@ -62,8 +62,9 @@ class Interval(NamedTuple):
 class Timeline:
     """Intervals of some warps, in the order of their starts.
 
-    ``device`` is ``"gpu"``, ``"virtual"`` or ``"model"``; ``overhead`` is the time with stamps over
-    the time without (``None`` where stamps cost nothing, as on the virtual GPU).
+    ``device`` is ``"gpu"``, ``"virtual"``, ``"model"`` or ``"hazard"`` (an order, no times);
+    ``overhead`` is the time with stamps over the time without (``None`` where stamps cost nothing,
+    as on the virtual GPU).
     """
 
     intervals: Sequence[Interval]
@@ -90,7 +91,8 @@ class Timeline:
     @property
     def clock(self) -> str:
         """What the times are: measured cycles, virtual cycles or modelled ones."""
-        return {"gpu": "cycles", "virtual": "virtual cycles"}.get(self.device, "modelled cycles")
+        words = {"gpu": "cycles", "virtual": "virtual cycles", "hazard": "steps, not to scale"}
+        return words.get(self.device, "modelled cycles")
 
     def figure_label(self) -> str:
         """The words that every figure of this timeline carries."""
