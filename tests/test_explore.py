@@ -57,7 +57,7 @@ def test_every_slot_shows_what_the_rows_of_to_frame_hold(stages):
     frame, explorer = timeline.to_frame(), explore_timeline(timeline)
     assert explorer.stages == stages and not explorer.clashes
     seen = set()
-    for frame_number in range(0, len(explorer.times), 7):
+    for frame_number in range(0, len(explorer.times), 13):
         explorer.frame.value = frame_number
         drawn = drawn_slots(explorer)
         for slot in explorer.slots():
@@ -199,7 +199,7 @@ def test_this_kernels_figures_come_from_its_traces_and_launches():
     explorer = explore_stages(kernel, case, device="virtual", stages=[1, 3])
     one = trace(ring(1), case, device="virtual")
     now = explorer.situation
-    assert now.L == round(one.load_cycles()) and now.C == round(one.compute_cycles())
+    assert round(one.load_cycles()) == now.L and round(one.compute_cycles()) == now.C
     assert (now.S, now.tiles, now.blocks, now.threads) == (3, 12, 2, 128)
     assert (now.tile_bytes, now.more_shared) == (4096, 0)
     assert now.registers == kernel.resources.registers
