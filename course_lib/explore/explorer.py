@@ -20,7 +20,6 @@ _HIDE = (
     f".output_subarea:has(.{STATIC}):has(~ .output_subarea .{LIVE})"
     "{display:none}"
     f".{LIVE} :focus-visible{{outline:2px solid #0072B2}}"
-    f".{LIVE} .widget-label{{min-width:9.5em}}"
     "</style>"
 )
 

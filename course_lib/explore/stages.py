@@ -15,18 +15,24 @@ if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.problems import Problem
 
-_SLIDERS: dict[str, tuple[str, int, int, int]] = {
-    "L": ("L, load (cycles)", 0, 6000, 10),
-    "C": ("C, compute (cycles)", 0, 6000, 10),
-    "S": ("S, stages", 1, 8, 1),
-    "tiles": ("tiles per block", 1, 256, 1),
-    "tile_bytes": ("bytes per tile", 1024, 65536, 1024),
-    "registers": ("registers per thread", 16, 255, 1),
-    "threads": ("threads per block", 32, 1024, 32),
-    "blocks": ("blocks for each SM", 1, 32, 1),
-    "bandwidth": ("bytes per cycle (0: any)", 0, 64, 1),
+_SLIDERS: dict[str, tuple[str, str, int, int, int]] = {
+    "L": ("L (cycles)", "L: cycles to load a tile", 0, 6000, 10),
+    "C": ("C (cycles)", "C: cycles to compute on a tile", 0, 6000, 10),
+    "S": ("stages S", "S: stages of the ring", 1, 8, 1),
+    "tiles": ("tiles / block", "tiles per block", 1, 256, 1),
+    "tile_bytes": ("bytes / tile", "bytes per tile", 1024, 65536, 1024),
+    "registers": ("regs / thread", "registers per thread", 16, 255, 1),
+    "threads": ("threads / block", "threads per block", 32, 1024, 32),
+    "blocks": ("blocks / SM", "blocks that one SM has to get through", 1, 32, 1),
+    "bandwidth": (
+        "bytes / cycle",
+        "memory bandwidth in bytes per cycle of one SM (0: no limit)",
+        0,
+        64,
+        1,
+    ),
 }
-"""Field of ``Situation`` -> words, least, most, step."""
+"""Field of ``Situation`` -> short words, words, least, most, step."""
 
 
 def explore_stages(
@@ -115,12 +121,12 @@ class StageExplorer(Explorer):
     def _slider(self, name: str) -> Any:
         import ipywidgets
 
-        description, least, most, step = _SLIDERS[name]
+        short, words, least, most, step = _SLIDERS[name]
         value = round(getattr(self.start, name))
         return ipywidgets.IntSlider(
             value=value, min=min(least, value), max=max(most, value), step=step,
-            description=description, tooltip=description, continuous_update=True,
-            style={"description_width": "11em"}, layout={"width": "auto"},
+            description=short, tooltip=words, continuous_update=True,
+            style={"description_width": "7.5em"}, layout={"width": "auto"},
         )  # fmt: skip
 
     def _changed(self, _: object) -> None:

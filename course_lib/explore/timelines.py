@@ -102,7 +102,8 @@ class TimelineExplorer(Explorer):
         )  # fmt: skip
         self.frame = ipywidgets.IntSlider(
             min=0, max=last, value=self._first_frame(), readout=False, description="time",
-            tooltip="time: arrow keys move it", layout={"width": "520px"},
+            tooltip="time: arrow keys move it", layout={"width": "460px"},
+            style={"description_width": "3em"},
         )  # fmt: skip
         self.play.value = self.frame.value
         self._link = ipywidgets.jslink((self.play, "value"), (self.frame, "value"))
