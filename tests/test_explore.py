@@ -186,7 +186,7 @@ def without_ids(svg):
 
 def test_a_preset_sets_every_slider_and_the_picture_follows():
     explorer = explore_stages(L=500, C=220)
-    assert explorer.situation.L == 500 and "uncovered latency" in explorer.picture().label
+    assert explorer.situation.L == 500 and "uncovered latency" in explorer.still().label
     name = next(name for name in PRESETS if "GEMM" in name)
     explorer.preset.value = name
     assert explorer.situation == PRESETS[name]
@@ -219,6 +219,6 @@ def test_a_page_without_a_kernel_has_the_picture_in_words_and_as_an_image():
     for explorer in (explore_stages(), explore_timeline(traced(2))):
         page = explorer._repr_html_()
         assert (
-            'src="data:image/svg+xml;base64,' in page and f'alt="{explorer.picture().label}' in page
+            'src="data:image/svg+xml;base64,' in page and f'alt="{explorer.still().label}' in page
         )
         assert 'role="img"' in explorer._shown.value and "aria-label" in explorer._shown.value

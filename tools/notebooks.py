@@ -31,6 +31,8 @@ MACHINE_WORDS = re.compile(r"/(?:root|home|Users)/\w|/tmp/|at 0x[0-9a-f]{6,}>")
 """What an output says of the machine that made it: paths, object addresses."""
 MAY_FAIL = "raises-exception"
 """The tag of a cell whose error is part of the lesson."""
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""An output that means nothing without its kernel: the still picture before it stays."""
 
 
 def notebooks(root: Path = ROOT) -> list[Path]:
@@ -52,7 +54,7 @@ def canonical(notebook: NotebookNode, with_outputs: bool) -> NotebookNode:
         if cell.cell_type != "code":
             continue
         if with_outputs:
-            cell.outputs = joined(cell.outputs)
+            cell.outputs = joined([o for o in cell.outputs if WIDGET not in o.get("data", {})])
         else:
             cell.outputs, cell.execution_count = [], None
     return notebook

@@ -44,14 +44,18 @@ class Explorer:
         """The picture of the present state."""
         raise NotImplementedError
 
+    def still(self) -> Picture:
+        """The picture that stands for it where nothing moves: the present one."""
+        return self.picture()
+
     def redraw(self, *_: object) -> None:
         """Bring the picture up to date with the controls."""
         self._shown.value = str(self.picture())
 
     def static_html(self) -> str:
-        """The present picture, for a page without a kernel."""
+        """A still picture, for a page without a kernel."""
         return (
-            f'<div class="{STATIC}">{self.picture().as_image()}'
+            f'<div class="{STATIC}">{self.still().as_image()}'
             f'<div style="color:#5f5f5f">{html.escape(self.static_words())}</div></div>'
         )
 
@@ -65,7 +69,7 @@ class Explorer:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        display({"text/html": self.static_html(), "text/plain": self.picture().label}, raw=True)
+        display({"text/html": self.static_html(), "text/plain": self.still().label}, raw=True)
         view = self.widget._repr_mimebundle_()
         # No "VBox(children=…)" beside the still picture where widgets are not understood.
         display({**view, "text/plain": "", "text/html": ""}, raw=True)

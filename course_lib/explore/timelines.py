@@ -160,5 +160,10 @@ class TimelineExplorer(Explorer):
     def picture(self) -> Picture:
         return ring_picture.draw(self.scene, self.slots(), self.time)
 
+    def still(self) -> Picture:
+        """The present moment; the middle where nobody has moved yet, for more than a start."""
+        moment = self.time if self.frame.value else self.scene.total / 2
+        return ring_picture.draw(self.scene, self.slots(moment), moment)
+
     def static_words(self) -> str:
         return "A still picture of one moment: run this cell to move through time."
