@@ -10,7 +10,7 @@ WORKERS ?= 2
 export CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup dev test fuzz tour lint format doctor bench differential pin clean
+.PHONY: help lab setup dev test fuzz tour lint format doctor bench differential calibrate judge pin clean
 
 help:
 	@echo 'GPU software pipelining, an interactive course. Commands:'
@@ -21,6 +21,7 @@ help:
 	@echo '  make doctor   look at driver, compiler and versions, and say how to fix them'
 	@echo '  make bench    measure what the course promises about its own speed'
 	@echo '  make differential   compare the virtual GPU with this machine'"'"'s GPU, kernel by kernel'
+	@echo '  make calibrate   measure this GPU for the virtual clock      make judge   judge that clock'
 	@echo '  make lint     check style, types and notebooks      make format   repair style'
 	@echo '  make clean    remove .venv and caches (notebooks stay)'
 	@echo 'No NVIDIA GPU is needed. More: README.md, docs/getting_started.md'
@@ -56,6 +57,13 @@ bench: setup
 
 differential: dev
 	@$(RUN) -m tools.differential --racecheck 120 --write docs/differential.md $(ARGS)
+
+calibrate: dev
+	@$(RUN) -m tools.calibrate $(ARGS)
+
+judge: dev
+	@$(RUN) -m tools.judge_clock write $(ARGS)
+	@echo 'make judge: docs/virtual_clock.md has the table; new times come from a GPU: judge_clock measure'
 
 lint: dev
 	@$(RUN) -m ruff check .

@@ -128,7 +128,7 @@ def issue_rates(figures: Figures) -> None:
         )  # fmt: skip
         return scaled(sample, 1 / (steps * 8 * chains))
 
-    for body in ("fma", "imad", "shfl", "ex2", "rcp"):
+    for body in ("fma", "iadd", "imad", "xor_add", "xor_mad", "xor_shl", "shfl", "ex2", "rcp"):
         how = "one warp, each instruction needs the one before"
         figures.measure(f"dependent_{body}", "cycles", "ISSUE", how, rate(body, 1, 1))
         how = "16 warps (4 a scheduler), 4 chains each; cycles of a scheduler per instruction"

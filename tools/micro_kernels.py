@@ -74,6 +74,13 @@ extern "C" __global__ void issue(long long* out, int steps) {
 BODIES = {
     "fma": 'asm volatile("fma.rn.f32 %0, %0, %1, %1;" : "+f"(f[k]) : "f"(c))',
     "imad": 'asm volatile("mad.lo.u32 %0, %0, %1, %1;" : "+r"(a[k]) : "r"(lane))',
+    "iadd": 'asm volatile("add.u32 %0, %0, %1;" : "+r"(a[k]) : "r"(lane))',
+    # Pairs that the assembler cannot merge: they tell which instructions share a pipe.
+    "xor_add": 'asm volatile("xor.b32 %0, %0, %1; add.u32 %0, %0, %1;" : "+r"(a[k]) : "r"(lane))',
+    "xor_mad": (
+        'asm volatile("xor.b32 %0, %0, %1; mad.lo.u32 %0, %0, %1, %1;" : "+r"(a[k]) : "r"(lane))'
+    ),
+    "xor_shl": 'asm volatile("xor.b32 %0, %0, %1; shl.b32 %0, %0, %1;" : "+r"(a[k]) : "r"(lane))',
     "shfl": 'asm volatile("shfl.sync.bfly.b32 %0, %0, 1, 31, -1;" : "+r"(a[k]))',
     # The words are 0, which the assembler cannot know: each address needs the load before.
     "lds32": (
