@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from course_lib.ptx.parse import Immediate, Instruction
@@ -233,6 +233,8 @@ def _also(hazard: Hazard) -> str:
 
 def cause_and_cure(hazard: Hazard, style: Style) -> tuple[str, str]:
     """(what is missing, what would supply it), each a sentence or two."""
+    # Above and below are judged by the kernel's own lines, wherever its helper functions stand.
+    hazard = replace(hazard, first=hazard.first.outside(), second=hazard.second.outside())
     if _on_accumulators(hazard):
         return _accumulators(hazard)
     if hazard.missing == "proxy":

@@ -55,7 +55,8 @@ class Access:
     """One side of a hazard. ``kind`` is "read", "write", "copy", "bulk copy" and the like.
 
     ``line`` and ``code`` are of the learner's cell (None and "" where the code is a header's);
-    ``tile`` counts within the block, None where nothing tells it.
+    ``tile`` counts within the block, None where nothing tells it. Where the line is in a function
+    that the kernel calls, ``call_line`` is the line of that call.
     """
 
     line: int | None
@@ -67,6 +68,13 @@ class Access:
     where: str
     role: str = ""
     called_from: str = ""
+    call_line: int | None = None
+
+    def outside(self) -> Access:
+        """The same access seen from the kernel: at the line that calls the function it is in."""
+        if self.call_line is None:
+            return self
+        return replace(self, line=self.call_line, where=f"line {self.call_line}")
 
 
 @dataclass(frozen=True)
@@ -446,6 +454,7 @@ class Reader:
 
     def access(self, raw: RawAccess, places: Places, block: int, tile: int | None) -> Access:
         line = self.lines.line(raw.site)
+        call_line = self.call_line(raw.site)
         return Access(
             line,
             self.lines.code(line) if line is not None else "",
@@ -455,14 +464,14 @@ class Reader:
             raw.thread,
             f"line {line}" if line is not None else self.lines.where(raw.site),
             self.role(raw, places),
-            self.caller(raw.site),
+            f"  (called from line {call_line})" if call_line is not None else "",
+            call_line,
         )
 
-    def caller(self, site: int) -> str:
-        """`  (called from line 45)` where the line is in a function that the kernel calls."""
+    def call_line(self, site: int) -> int | None:
+        """The kernel's line that calls the function in which an access is; None where none is."""
         inner, *outer = self.kernel.module.sites[site].cell_lines or (None,)
-        different = [line for line in outer if line != inner]
-        return f"  (called from line {different[-1]})" if different else ""
+        return next((line for line in reversed(outer) if line != inner), None)
 
     def role(self, raw: RawAccess, places: Places) -> str:
         """Producer or consumer, where only some of the block's warps issue copies."""
