@@ -290,17 +290,22 @@ def wait_for_another(page, widget, before: str) -> float:
     return time.perf_counter() - begin
 
 
+def control_of(widget, name: str):
+    """The box of the field and the slider of that name."""
+    return widget.locator(".widget-gridbox > .widget-hbox", has_text=name)
+
+
 def the_sliders_of_explore_stages_move_its_picture(page, widget, folder: Path) -> None:
     page.evaluate(SHOW, 1)
     for name in ("L (cycles)", "stages S", "bytes / tile"):
-        slider = widget.locator(".widget-slider", has_text=name)
-        before = label_of(widget)
-        slider.locator("[role=slider]").focus()
-        for _ in range(3):
+        field = widget.get_by_role("spinbutton", name=name)  # the name that a reader says
+        for control in (field, control_of(widget, name).locator("[role=slider]")):
+            before = label_of(widget)
+            control.focus()
             page.keyboard.press("ArrowUp")
-        wait_for_another(page, widget, before)
+            wait_for_another(page, widget, before)
     before = label_of(widget)
-    track = widget.locator(".widget-slider", has_text="C (cycles)").locator(".noUi-base")
+    track = control_of(widget, "C (cycles)").locator(".noUi-base")
     box = track.bounding_box()
     page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
     wait_for_another(page, widget, before)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from course_lib.problems import Problem
 
 _SLIDERS: dict[str, tuple[str, str, int, int, int]] = {
-    "L": ("L (cycles)", "L: cycles to load a tile", 0, 6000, 10),
-    "C": ("C (cycles)", "C: cycles to compute on a tile", 0, 6000, 10),
+    "L": ("L (cycles)", "L: cycles to load a tile", 0, 6000, 1),
+    "C": ("C (cycles)", "C: cycles to compute on a tile", 0, 6000, 1),
     "S": ("stages S", "S: stages of the ring", 1, 8, 1),
     "tiles": ("tiles / block", "tiles per block", 1, 256, 1),
     "tile_bytes": ("bytes / tile", "bytes per tile", 1024, 65536, 1024),
@@ -113,20 +113,38 @@ class StageExplorer(Explorer):
             slider.observe(self._changed, "value")
         self.preset.observe(self._preset_chosen, "value")
         grid = ipywidgets.GridBox(
-            list(self.sliders.values()),
+            [self._labelled(name) for name in self.sliders],
             layout={"grid_template_columns": "repeat(3, minmax(0, 1fr))", "max_width": "980px"},
         )
         return [ipywidgets.HBox([self.preset, self.issue]), grid]
 
+    def _labelled(self, name: str) -> Any:
+        """A number to type, and the slider of the same value.
+
+        ipywidgets gives a slider no name that a screen reader could say; a field it does.
+        """
+        import ipywidgets
+
+        short, words, *_ = _SLIDERS[name]
+        slider = self.sliders[name]
+        field = ipywidgets.BoundedIntText(
+            value=slider.value, min=slider.min, max=slider.max, step=slider.step,
+            description=short, tooltip=words, style={"description_width": "7.5em"},
+            layout={"width": "13em", "flex": "0 0 auto"},
+        )  # fmt: skip
+        ipywidgets.dlink((slider, "max"), (field, "max"))
+        ipywidgets.link((slider, "value"), (field, "value"))
+        return ipywidgets.HBox([field, slider])
+
     def _slider(self, name: str) -> Any:
         import ipywidgets
 
-        short, words, least, most, step = _SLIDERS[name]
+        _, words, least, most, step = _SLIDERS[name]
         value = round(getattr(self.start, name))
         return ipywidgets.IntSlider(
             value=value, min=min(least, value), max=max(most, value), step=step,
-            description=short, tooltip=words, continuous_update=True,
-            style={"description_width": "7.5em"}, layout={"width": "auto"},
+            tooltip=words, readout=False, continuous_update=True,
+            layout={"width": "auto", "flex": "1 1 0"},
         )  # fmt: skip
 
     def _changed(self, _: object) -> None:
