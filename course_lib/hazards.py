@@ -25,10 +25,12 @@ from course_lib.verification import SMALL_POLICIES, Policy
 if TYPE_CHECKING:
     import pandas as pd
 
+    from course_lib.global_hazards import GlobalHazard
     from course_lib.kernel import Kernel
     from course_lib.plots import CourseFigure
     from course_lib.problems import Problem
     from course_lib.virtual_gpu.dependence import Dependence
+    from course_lib.virtual_gpu.global_races import GlobalRace
     from course_lib.virtual_gpu.launch import LaunchResult
     from course_lib.virtual_gpu.races import RawAccess, RawRace
 
@@ -167,11 +169,13 @@ class HazardReport:
     scope: Scope
     seconds: float = 0.0
     fills: dict[int | None, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    global_hazards: tuple[GlobalHazard, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether no hazard, memory error, deadlock or other error was found."""
-        return not (self.hazards or self.memory_errors or self.deadlock or self.errors)
+        found = (*self.hazards, *self.global_hazards, *self.memory_errors, *self.errors)
+        return not (found or self.deadlock)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -193,6 +197,8 @@ class HazardReport:
             number = sum(hazard.edge == edge for hazard in self.hazards)
             if number:
                 parts.append(_count(number, words))
+        if self.global_hazards:
+            parts.append(_count(len(self.global_hazards), "race") + " in global memory")
         if self.memory_errors:
             parts.append(_count(len(self.memory_errors), "memory error"))
         if self.deadlock:
@@ -203,7 +209,7 @@ class HazardReport:
 
     def _findings(self) -> list[str]:
         found = [*self.memory_errors, *([self.deadlock] if self.deadlock else []), *self.errors]
-        return [str(item) for item in [*found, *self.hazards]]
+        return [str(item) for item in [*found, *self.hazards, *self.global_hazards]]
 
     def _remarks(self) -> list[str]:
         return [f"Remark: {remark}" for remark in self.remarks]
@@ -273,6 +279,7 @@ def find_hazards(
     *,
     policies: Sequence[Policy] | None = None,
     most_blocks: int = MOST_BLOCKS,
+    global_memory: bool = False,
 ) -> HazardReport:
     """Check a kernel's ordering edges on small cases of a problem, on the virtual GPU.
 
@@ -280,6 +287,9 @@ def find_hazards(
     ``problem.long()`` or, where that has none and it is small, the problem itself. Where the
     kernel's control flow depends on no timing one policy decides for every schedule; otherwise all
     of ``verification.SMALL_POLICIES`` are run, or those given. ``report.scope`` says so.
+
+    ``global_memory`` also looks for races in global memory, within and between the blocks of each
+    launch, in launches of their own; they are in ``report.global_hazards``.
 
     Raises ``CannotCheck`` where the kernel doesn't fit the problem, or has an instruction that the
     virtual GPU does not have.
@@ -290,7 +300,7 @@ def find_hazards(
 
     begin = time.perf_counter()
     try:
-        report = _find(kernel, problem, policies, most_blocks)
+        report = _find(kernel, problem, policies, most_blocks, global_memory)
     except (Unsupported, PtxSyntaxError) as missing:
         raise CannotCheck(
             f"{kernel.name} cannot be checked, because the virtual GPU cannot run it: {missing}"
@@ -310,7 +320,11 @@ class _Seen:
 
 
 def _find(
-    kernel: Kernel, problem: Problem, policies: Sequence[Policy] | None, most_blocks: int
+    kernel: Kernel,
+    problem: Problem,
+    policies: Sequence[Policy] | None,
+    most_blocks: int,
+    global_memory: bool,
 ) -> HazardReport:
     from course_lib.virtual_gpu.dependence import dependence
 
@@ -337,7 +351,45 @@ def _find(
         checked, total = checked + len(blocks), total + shape.blocks(kernel)
     shapes = len({id(run.problem) for run in seen})
     scope = Scope(shapes, len(seen), tuple(policies), checked, total, depends, tuple(skipped))
-    return _report(kernel, seen, scope)
+    report = _report(kernel, seen, scope)
+    if not global_memory or report.memory_errors or report.deadlock or report.errors:
+        return report
+    return _with_global(
+        report, kernel, list({id(run.problem): run.problem for run in seen}.values()), policies
+    )
+
+
+def _with_global(
+    report: HazardReport, kernel: Kernel, shapes: Sequence[Problem], policies: Sequence[Policy]
+) -> HazardReport:
+    """The report with the races in global memory of the shapes whose grids are not too large."""
+    from course_lib.global_hazards import MOST_BLOCKS as MOST_WHOLE
+    from course_lib.global_hazards import global_hazards
+
+    races: list[tuple[Problem, GlobalRace]] = []
+    launches = 0
+    for shape in shapes:
+        if shape.blocks(kernel) > MOST_WHOLE:
+            continue
+        inputs = shape.inputs()
+        for policy in policies:
+            result, _ = launch_virtual(
+                kernel, shape, inputs, order=policy.order, landing=policy.landing,
+                victim=policy.victim, seed=policy.seed, check_global=True,
+            )  # fmt: skip
+            launches += 1
+            races += [(shape, race) for race in result.global_races]
+    hazards, remarks = global_hazards(kernel, races)
+    words = f"Global memory was checked too, all blocks of {_count(launches, 'launch')}."
+    if not launches:
+        words = f"Global memory was not checked: every grid has more than {MOST_WHOLE} blocks."
+    scope = replace(report.scope, skipped=(*report.scope.skipped, words))
+    return replace(
+        report,
+        global_hazards=tuple(hazards),
+        remarks=(*report.remarks, *remarks),
+        scope=scope,
+    )
 
 
 def _awkward(kernel: Kernel, problem: Problem, small: Problem) -> list[Problem]:

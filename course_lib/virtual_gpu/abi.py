@@ -144,7 +144,7 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
     # shared offset, host address of the map, mbarrier offset, x, y, z, kind, site
     "rt_tensor_copy": ("i64", 8),
     "rt_bulk_commit": ("void", 0),
-    "rt_bulk_wait": ("void", 2),  # groups that may stay pending, site
+    "rt_bulk_wait": ("void", 3),  # groups that may stay pending, 1: of sources' reads, site
     "rt_printf": ("i64", 3),  # windowed addresses of the format and of the arguments, site
     "rt_shared_uninitialised": ("void", 3),  # shared offset, bytes, site
     "rt_divide": ("void", 1),  # site: an integer division by zero was met
@@ -153,7 +153,8 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
     "rt_check_write": ("void", 3),
     "rt_check_atomic": ("void", 4),  # shared offset, bytes, site, flags of happens_before
     "rt_order_word": ("void", 3),  # windowed address of a word, WORD_*, ORDER_*
-    "rt_order_fence": ("void", 0),
+    "rt_order_fence": ("void", 1),  # 1: its scope holds other blocks
+    "rt_check_global": ("void", 4),  # windowed address, bytes, site, flags of happens_before
     "rt_order_proxies": ("void", 0),
     # host payload, descriptors of A and B, shape, site -> number of its first register in flight,
     # or -1: wait first, or -F_*
@@ -170,6 +171,10 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
 # What a strong access does to its word, and how it orders (PTX ISA, .sem).
 WORD_LOAD, WORD_STORE, WORD_UPDATE = 0, 1, 2
 ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE = 0, 1, 2  # flags; both: acq_rel
+ORDER_DEVICE = 4  # with these: the scope holds other blocks
+
+# Which memory a checked build follows.
+CHECK_SHARED, CHECK_GLOBAL = 1, 2
 
 # --- issue cost per opcode class (cycles of one scheduler per warp instruction) -------------
 # 32 lanes wide for float32, 16 for integer and logic, 16 for conversions; double at half rate.

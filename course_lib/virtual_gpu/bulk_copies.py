@@ -16,6 +16,7 @@ from course_lib.virtual_gpu.abi import (
     B_TABLE,
     B_TABLE_COUNT,
     B_VALID,
+    CHECK_GLOBAL,
     T_CLOCK,
     T_SITE,
     T_THREAD,
@@ -24,6 +25,7 @@ from course_lib.virtual_gpu.abi import (
 )
 from course_lib.virtual_gpu.clock import fetch, log_landing, occupy, stall_until
 from course_lib.virtual_gpu.copies import draw
+from course_lib.virtual_gpu.global_accesses import global_access
 from course_lib.virtual_gpu.happens_before import ASYNC_PROXY, COLUMN_BULK, WRITES
 from course_lib.virtual_gpu.mbarriers import find, land_bytes_of, record_at
 from course_lib.virtual_gpu.raw import copy_bytes, fill_bytes, load64, native, store64
@@ -282,6 +284,39 @@ def check_store(block, thread, shared, count, site):
 
 
 @native
+def read_global(block, thread, number, address, count, site):
+    """The global side of a load: read until the mbarrier's phase completes."""
+    record = record_at(block, number)
+    column, phase = load64(record, M_COLUMN), load64(record, M_PHASE) + 1
+    global_access(block, thread, address, count, site, ASYNC_PROXY, column, phase)
+
+
+@native
+def write_global(block, thread, address, count, site):
+    """The global side of a store: written until its bulk group is complete."""
+    column, group = load64(thread, T_BULK_COLUMN), load64(thread, T_BULK_GROUP) + 1
+    global_access(block, thread, address, count, site, WRITES | ASYNC_PROXY, column, group)
+
+
+@native
+def follow_box(block, thread, number, map_, x, y, z, site):
+    """The global side of a tensor copy, row by row; `number` is its mbarrier, -1 for a store."""
+    if load64(load64(block, B_CORE), K_CHECK) != CHECK_GLOBAL:
+        return
+    element = load64(map_, TM_ELEMENT)
+    low, high = max(0, x), min(load64(map_, TM_SIZE), x + load64(map_, TM_BOX))
+    for depth in range(max(0, z), min(load64(map_, TM_SIZE + 2), z + load64(map_, TM_BOX + 2))):
+        top = min(load64(map_, TM_SIZE + 1), y + load64(map_, TM_BOX + 1))
+        for line in range(max(0, y), top):
+            row = load64(map_, TM_ADDRESS) + line * load64(map_, TM_STRIDE)
+            address = row + depth * load64(map_, TM_STRIDE + 1) + low * element
+            if number >= 0:
+                read_global(block, thread, number, address, (high - low) * element, site)
+            else:
+                write_global(block, thread, address, (high - low) * element, site)
+
+
+@native
 def timing(block, thread, copy, address, count, load):
     """When a copy's bytes are there, on the virtual clock."""
     core = load64(block, B_CORE)
@@ -322,6 +357,7 @@ def rt_bulk_load(block, thread, shared, address, count, mbarrier, site):
     if host == 0:
         return BULK_OUTSIDE
     check_load(block, thread, shared, count, number, site, address)
+    read_global(block, thread, number, address, count, site)
     copy = begin_copy(block, thread, BULK_LOAD, shared, host, count, number, site)
     if copy < 0:
         return copy
@@ -342,6 +378,7 @@ def rt_bulk_store(block, thread, address, shared, count, site):
     if host == 0:
         return BULK_OUTSIDE
     check_store(block, thread, shared, count, site)
+    write_global(block, thread, address, count, site)
     copy = begin_copy(block, thread, BULK_STORE, shared, host, count, -1, site)
     if copy < 0:
         return copy
@@ -377,6 +414,7 @@ def rt_tensor_copy(block, thread, shared, map_, mbarrier, x, y, z, kind, site):
         check_load(block, thread, shared, count, number, site, corner)
     else:
         check_store(block, thread, shared, count, site)
+    follow_box(block, thread, number, map_, x, y, z, site)
     copy = begin_copy(block, thread, kind, shared, map_, count, number, site)
     if copy < 0:
         return copy
@@ -398,8 +436,11 @@ def rt_bulk_commit(block, thread):
 
 
 @native
-def rt_bulk_wait(block, thread, allowed, site):
-    """cp.async.bulk.wait_group[.read]: at most `allowed` of the youngest groups stay pending."""
+def rt_bulk_wait(block, thread, allowed, read, site):
+    """cp.async.bulk.wait_group[.read]: at most `allowed` of the youngest groups stay pending.
+
+    With `read` 1 the sources have been read; what was written to global memory is not known.
+    """
     limit = load64(thread, T_BULK_GROUP) - allowed
     owner = load64(thread, T_THREAD)
     position = 0
@@ -410,7 +451,10 @@ def rt_bulk_wait(block, thread, allowed, site):
             land_at(block, position)
         else:
             position += 1
-    if load64(load64(block, B_CORE), K_CHECK) and load64(thread, T_BULK_COLUMN) >= 0:
+    check = load64(load64(block, B_CORE), K_CHECK)
+    if read != 0 and check == CHECK_GLOBAL:
+        check = 0
+    if check != 0 and load64(thread, T_BULK_COLUMN) >= 0:
         happens_before.complete(block, thread, load64(thread, T_BULK_COLUMN), limit)
     if load64(load64(block, B_CORE), K_TIMED):
         store64(thread, T_SITE, site)

@@ -14,6 +14,7 @@ from course_lib.virtual_gpu.abi import (
     T_SITE,
 )
 from course_lib.virtual_gpu.clock import fetch, log_landing, stall_until
+from course_lib.virtual_gpu.global_accesses import global_access
 from course_lib.virtual_gpu.happens_before import WRITES, access, copies_complete, copy_column
 from course_lib.virtual_gpu.mbarriers import arrive_for_copies, expect_one_more, use
 from course_lib.virtual_gpu.raw import copy_bytes, fill_bytes, load64, native, store64
@@ -216,6 +217,7 @@ def rt_copy_async(block, thread, target, source, count, source_count, site, addr
     if load64(core, K_CHECK) != 0:
         column, group = copy_column(block, thread), load64(thread, T_COPY_GROUP)
         access(block, thread, target, count, site, WRITES, column, group + 1, address)
+        global_access(block, thread, address, source_count, site, 0, column, group + 1)
     policy = load64(core, K_LANDING)
     now_landing = policy == LAND_EARLY or (policy == LAND_RANDOM and draw(core, 2) == 0)
     if now_landing:

@@ -27,7 +27,7 @@ K_CHECK is 0; callers in hot paths test that themselves.
 
 from __future__ import annotations
 
-from course_lib.virtual_gpu.abi import T_THREAD
+from course_lib.virtual_gpu.abi import CHECK_SHARED, T_THREAD
 from course_lib.virtual_gpu.raw import (
     allocate,
     copy_bytes,
@@ -260,8 +260,13 @@ def access(block, thread, offset, count, site, flags, column, value, source):
     It is complete when `column` reaches `value`; for a plain access that is the thread's own epoch
     (`plain_access`). `source` is the windowed global address that a copy brings, or NO_SOURCE.
     """
-    if not checks(block) or count <= 0:
-        return
+    if load64(load64(block, B_CORE), K_CHECK) == CHECK_SHARED and count > 0:
+        follow(block, thread, offset, count, site, flags, column, value, source)
+
+
+@native
+def follow(block, thread, offset, count, site, flags, column, value, source):
+    """The same for `count` bytes at `offset` of the memory that this run checks."""
     shift = load64(load64(block, B_CORE), K_CELL_SHIFT)
     first = offset >> shift
     cell = load64(block, B_CELLS) + first * CELL_BYTES

@@ -50,17 +50,17 @@ class CompiledKernel:
     name: str
     module: Module
     flat: FlatKernel = field(repr=False)
-    _steps: dict[tuple[bool, bool], tuple[int, int, Any]] = field(default_factory=dict, repr=False)
+    _steps: dict[tuple[bool, int], tuple[int, int, Any]] = field(default_factory=dict, repr=False)
 
-    def address(self, timed: bool = False, checked: bool = False) -> int:
+    def address(self, timed: bool = False, checked: int = 0) -> int:
         """Address of ``step``; compiles this build the first time."""
         return self._step(timed, checked)[0]
 
-    def thread_slots(self, timed: bool = False, checked: bool = False) -> int:
+    def thread_slots(self, timed: bool = False, checked: int = 0) -> int:
         """Size of a thread record in 64-bit slots."""
         return self._step(timed, checked)[1]
 
-    def _step(self, timed: bool, checked: bool) -> tuple[int, int, Any]:
+    def _step(self, timed: bool, checked: int) -> tuple[int, int, Any]:
         with _lock:
             if (timed, checked) not in self._steps:
                 self._steps[timed, checked] = _compile(self.flat, timed, checked)
@@ -102,7 +102,7 @@ class CompiledKernel:
         return self.flat.global_data
 
 
-def build(module: Module, name: str, timed: bool = False, checked: bool = False) -> CompiledKernel:
+def build(module: Module, name: str, timed: bool = False, checked: int = 0) -> CompiledKernel:
     """Translates and compiles kernel ``name``.  Raises ``Unsupported`` naming what is missing."""
     try:
         with _lock:
@@ -116,7 +116,7 @@ def build(module: Module, name: str, timed: bool = False, checked: bool = False)
         raise Unsupported(f"{refusal.reason} (line {line} of your cell)", refusal.site) from None
 
 
-def _compile(flat: FlatKernel, timed: bool, checked: bool) -> tuple[int, int, Any]:
+def _compile(flat: FlatKernel, timed: bool, checked: int) -> tuple[int, int, Any]:
     translation = translate(flat, timed, checked)
     code = _machine_code(translation.ir)
     _check_symbols(code)

@@ -29,8 +29,10 @@ from course_lib.virtual_gpu.abi import (
     C_INTEGER_OPS,
     C_SHARED_LOAD_BYTES,
     C_SHARED_STORE_BYTES,
+    CHECK_GLOBAL,
 )
 from course_lib.virtual_gpu.accumulators import collect_accumulators
+from course_lib.virtual_gpu.global_races import GlobalRace, Layout, between_blocks, within_blocks
 from course_lib.virtual_gpu.machine import H200, Machine
 from course_lib.virtual_gpu.memory import AddressSpace, ArgumentError, Slot
 from course_lib.virtual_gpu.races import RawRace
@@ -89,6 +91,12 @@ two of simulation."""
 FUEL = 20_000
 """Loop iterations after which a thread lets others run."""
 
+SHADOW_BYTES = 1 << 29
+"""Memory for the shadows of global memory, one for each block that runs at the same time."""
+
+MOST_SIDE_BY_SIDE = 64
+"""Blocks that run at the same time where global memory is checked."""
+
 LANDING_TYPE = np.dtype(
     [(name, np.int64) for name in
      ("block", "warp", "shared_offset", "address", "site", "issued", "landed")]
@@ -125,6 +133,7 @@ class LaunchResult:
     landings: np.ndarray = field(default_factory=lambda: np.zeros(0, LANDING_TYPE))
     array_addresses: dict[str, int] = field(default_factory=dict)
     races: list[RawRace] = field(default_factory=list)
+    global_races: list[GlobalRace] = field(default_factory=list)
     resident: int = 1
     seconds: float = 0.0
 
@@ -167,6 +176,7 @@ def launch(
     timed: bool | None = None,
     resident: int | None = None,
     check: bool = False,
+    check_global: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> LaunchResult:
     """Run a kernel and return what happened; arrays are written in place.
@@ -176,6 +186,8 @@ def launch(
     when asynchronous copies land. `blocks` runs only these linear block indices. `module` is other
     PTX of the same kernel. `trace` logs the copies of every warp's lane 0 into `.landings`.
     `check` follows every access to shared memory: pairs that nothing orders are in `.races`.
+    `check_global` follows the arrays in place of shared memory, and the blocks run side by side on
+    one core; what nothing orders is in `.global_races`.
     `progress` is called now and then with the share of the work that is done. Ctrl-C stops a run.
 
     Raises ArgumentError or LaunchError where arguments or shape do not fit, and
@@ -188,8 +200,9 @@ def launch(
     )  # fmt: skip
     timed = order == "timed" if timed is None else timed
     machine = machine or H200
+    checks = CHECK_GLOBAL if check_global else int(check)
     compiled = compiled_kernel(
-        kernel.module if module is None else module, kernel.name, timed, check
+        kernel.module if module is None else module, kernel.name, timed, checks
     )
     grid3 = _three("grid", grid)
     block3 = _three("block", kernel.threads if threads is None else threads)
@@ -199,9 +212,14 @@ def launch(
     if resident is None:
         resident = _resident(kernel, block3) if timed else 1
     jobs = _jobs(grid3, blocks, timed, machine, workers)
+    layout = None
+    if check_global:
+        jobs = [_Job(0, np.concatenate([job.blocks for job in jobs]))]
+        layout = Layout(space, len(compiled.global_data))
+        resident = _side_by_side(layout, shadow.cell_shift(compiled.flat, checks))
     resident = max(1, min(resident, max((len(job.blocks) for job in jobs), default=1)))
-    plan = plan_for(compiled, Shape(block3, dynamic, resident, timed, machine, check))
-    run = _Run(kernel, plan, policy, grid3, space, jobs, progress)
+    plan = plan_for(compiled, Shape(block3, dynamic, resident, timed, machine, checks))
+    run = _Run(kernel, plan, policy, grid3, space, jobs, progress, layout)
     run.run(_worker_count(workers, len(jobs)))
     result = run.result()
     space.write_back()
@@ -321,6 +339,12 @@ def _jobs(
     return [_Job(0, chosen[at : at + size]) for at in range(0, len(chosen), size)]
 
 
+def _side_by_side(layout: Layout, shift: int) -> int:
+    """Blocks that may run at a time where each has a shadow of global memory."""
+    shadow_bytes = (layout.bytes >> shift) * shadow.CELL_BYTES
+    return max(1, min(MOST_SIDE_BY_SIDE, SHADOW_BYTES // max(1, shadow_bytes)))
+
+
 def _worker_count(workers: int | None, jobs: int) -> int:
     if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -339,7 +363,9 @@ class _Run:
         space: AddressSpace,
         jobs: list[_Job],
         progress: Callable[[float], None] | None,
+        layout: Layout | None = None,
     ) -> None:
+        self.layout = layout
         self.kernel, self.plan, self.policy, self.grid = kernel, plan, policy, grid
         self.space, self.jobs, self.progress = space, jobs, progress
         self.globals = np.frombuffer(plan.compiled.global_data + bytes(16), np.uint8).copy()
@@ -377,6 +403,8 @@ class _Run:
         policy, core = self.policy, worker.core
         worker.begin(self.grid, self.space, self.globals)
         worker.stop[0] = 0
+        if self.layout is not None:
+            worker.follow_global(self.layout)
         if policy.trace and not len(worker.landings):
             worker.landings = np.empty((LOG_CAPACITY, LOG_SLOTS), np.int64)
         for slot, value in (
@@ -477,6 +505,10 @@ class _Run:
                 *collect_accumulators((w.core, w.accumulators) for w in self.workers),
             ],
         )
+        if self.layout is not None:
+            inside = within_blocks(result.races, self.layout)
+            across = between_blocks(self.workers[0].core, self.layout)
+            result.races, result.global_races = [], [*inside, *across]
         result.counters["turns"] = sum(int(worker.core[K_TURNS]) for worker in self.workers)
         if timed:
             result.cycles = self.cycles

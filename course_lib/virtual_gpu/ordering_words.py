@@ -8,7 +8,21 @@ vector. A read-modify-write continues the release before it; any other write sta
 
 from __future__ import annotations
 
-from course_lib.virtual_gpu.abi import ORDER_ACQUIRE, ORDER_RELEASE, WORD_LOAD, WORD_STORE
+from course_lib.virtual_gpu.abi import (
+    ORDER_ACQUIRE,
+    ORDER_DEVICE,
+    ORDER_RELEASE,
+    WORD_LOAD,
+    WORD_STORE,
+)
+from course_lib.virtual_gpu.global_accesses import (
+    checks_global,
+    drop_hands,
+    fence_for_blocks,
+    is_global,
+    read_from_blocks,
+    release_to_blocks,
+)
 from course_lib.virtual_gpu.happens_before import (
     acquire,
     checks,
@@ -93,7 +107,10 @@ def rt_order_word(block, thread, address, what, order):
     """A strong access to the word at a windowed address: `what` WORD_*, `order` ORDER_* flags."""
     if not checks(block):
         return 0
+    between_blocks = order & ORDER_DEVICE and is_global(address) and checks_global(block)
     if what != WORD_STORE:
+        if between_blocks:
+            read_from_blocks(block, thread, address, order & ORDER_ACQUIRE)
         vector = find_word(block, address)
         if vector != 0:
             if order & ORDER_ACQUIRE:
@@ -105,6 +122,9 @@ def rt_order_word(block, thread, address, what, order):
             vector = find_word(block, address)
             if vector != 0:
                 clear_vector(block, vector)
+            drop_hands(block, address)
+        if between_blocks:
+            release_to_blocks(block, thread, address, order & ORDER_RELEASE)
         if order & ORDER_RELEASE:
             release(block, thread, word_vector(block, address))
         elif load64(thread, T_FENCED) != 0:
@@ -124,10 +144,13 @@ def see(block, thread, vector):
 
 
 @native
-def rt_order_fence(block, thread):
-    """A fence: acquires what relaxed reads saw, and releases for later strong writes."""
+def rt_order_fence(block, thread, device):
+    """A fence: acquires what relaxed reads saw, and releases for later strong writes; with `device`
+    its scope holds other blocks."""
     if not checks(block):
         return 0
+    if device != 0 and checks_global(block):
+        fence_for_blocks(block, thread)
     if load64(thread, T_SEEN) != 0:
         acquire(block, thread, load64(thread, T_SEEN))
     if load64(thread, T_FENCED) == 0:

@@ -20,6 +20,8 @@ T_COPY_COLUMN = T_RUNTIME + 6  # column of its cp.async groups, 0 = none yet
 T_CHANGED = T_RUNTIME + 7  # CHANGED_*: what its clock holds beyond the base vector
 T_FENCED = T_RUNTIME + 8  # vector: its clock at its last fence, 0 = none
 T_SEEN = T_RUNTIME + 9  # vector: what its relaxed reads saw, for its next fence, 0 = nothing
+T_FENCED_DEVICE = T_RUNTIME + 10  # the same at its last fence whose scope holds other blocks
+T_SEEN_DEVICE = T_RUNTIME + 11  # vector: hand-overs from other blocks, for its next such fence
 # Slots by subject: happens_before T_RUNTIME + 5 to 11, mbarriers and bulk copies + 12 to 23,
 # tensor cores + 24 to 35.
 
@@ -156,13 +158,21 @@ K_BLOCK_CYCLES = 38  # address of (start, end) clocks by position in the queue, 
 K_SPINS = 39  # turns in a row in which a warp only used up its fuel
 # Slots by subject: happens_before 40 to 59, mbarriers and bulk copies 60 to 79, tensor cores 80 to
 # 89, clock 90 to 119.
-K_CHECK = 40  # 1: happens_before follows every access to shared memory
+K_CHECK = 40  # CHECK_*: happens_before follows every access to this memory; 0 = none
 K_CELL_SHIFT = 41  # a shadow cell stands for 1 << shift bytes
 K_PROXIES = 42  # 1: the kernel has instructions of the async proxy
 K_RACES = 43  # address of the race records
 K_RACE_COUNT = 44
 K_RACE_CAPACITY = 45
 K_EXHAUSTED = 46  # 1: no memory left for what must be remembered
+K_STARTS = 47  # check of global memory: address of each window's first byte in the shadow
+K_TRAIL = 48  # address of the log of accesses to global memory
+K_TRAIL_COUNT = 49
+K_TRAIL_CAPACITY = 50
+K_HANDS = 51  # address of (word, snapshot) pairs: what blocks have released to others
+K_HAND_COUNT = 52
+K_HAND_CAPACITY = 53
+K_SNAPSHOTS = 54  # address of the youngest snapshot, 0 = none
 K_BARRIER_WARP_CYCLES = 90  # what each warp adds to K_BARRIER_CYCLES
 K_COPY_LATENCY = 91  # cycles by which a cp.async from HBM takes longer than a load
 K_SHARE = 92  # cycle, times 256, until which the SM's share of HBM is spent

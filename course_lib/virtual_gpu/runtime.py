@@ -23,8 +23,8 @@ from course_lib.virtual_gpu.abi import RUNTIME_FUNCTIONS
 
 SOURCES = (
     "abi", "records", "raw", "scheduler", "barriers", "collectives", "copies", "clock", "notes",
-    "shadow", "vector_clocks", "happens_before", "ordering_words", "mbarriers", "bulk_copies",
-    "phase_waits",
+    "shadow", "vector_clocks", "happens_before", "global_accesses", "ordering_words",
+    "mbarriers", "bulk_copies", "phase_waits",
     "matrix_math", "tensor_cores", "wgmma",
     "runtime",
 )  # fmt: skip
@@ -105,6 +105,7 @@ def _functions() -> dict[str, tuple[Any, int]]:
         bulk_copies,
         clock,
         copies,
+        global_accesses,
         happens_before,
         mbarriers,
         notes,
@@ -113,7 +114,10 @@ def _functions() -> dict[str, tuple[Any, int]]:
         wgmma,
     )
 
-    homes = (copies, mbarriers, bulk_copies, notes, clock, happens_before, ordering_words, wgmma)
+    homes = (
+        copies, mbarriers, bulk_copies, notes, clock, happens_before, global_accesses,
+        ordering_words, wgmma,
+    )  # fmt: skip
 
     found: dict[str, tuple[Any, int]] = {RUN_CORE: (scheduler.run_core, 1)}
     for name, (_, extra) in RUNTIME_FUNCTIONS.items():

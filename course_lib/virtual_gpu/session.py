@@ -31,6 +31,8 @@ from course_lib.virtual_gpu.abi import (
     B_TABLE_COUNT,
     B_VALID,
     C_COUNT,
+    CHECK_GLOBAL,
+    CHECK_SHARED,
     RUNTIME_FUNCTIONS,
     T_LANE,
     T_THREAD,
@@ -44,6 +46,7 @@ from course_lib.virtual_gpu.abi import (
     WINDOW_SHARED,
     WINDOW_USER,
 )
+from course_lib.virtual_gpu.global_races import Layout
 from course_lib.virtual_gpu.jit import CompiledKernel, build, register
 from course_lib.virtual_gpu.machine import Machine
 from course_lib.virtual_gpu.memory import AddressSpace, aligned_bytes
@@ -150,7 +153,7 @@ class Shape:
     resident: int
     timed: bool
     machine: Machine
-    checked: bool = False
+    checked: int = 0
 
     @property
     def threads(self) -> int:
@@ -216,6 +219,7 @@ class Worker:
         self.slots = compiled.thread_slots(shape.timed, shape.checked)
         self.records = np.zeros((shape.resident, B_SLOTS), np.int64)
         self._keep: list[np.ndarray] = []
+        self._cells: list[np.ndarray] = []
         self.scratch = np.zeros(SCRATCH_FLOATS, np.float32)
         self.accumulators = np.zeros((2 * sites + 2, ACC_SLOTS), np.int64)
         self.blocks = [self._block(k) for k in range(shape.resident)]
@@ -224,7 +228,7 @@ class Worker:
         if shape.timed:
             self._fill_clock()
         if shape.checked:
-            shadow.prepare_core(self.core, compiled.flat)
+            shadow.prepare_core(self.core, compiled.flat, shape.checked)
             weakref.finalize(self, shadow.free_tables, self.core, self.records)
 
     @property
@@ -278,8 +282,9 @@ class Worker:
         ):
             state.record[slot] = value
         state.record[B_NTID_X : B_NTID_X + 3] = shape.block
-        if shape.checked:
-            self._keep += shadow.prepare_block(state.record, shared_bytes, compiled.flat)
+        if shape.checked == CHECK_SHARED:
+            shift = shadow.cell_shift(compiled.flat)
+            self._keep += shadow.prepare_block(state.record, shared_bytes, shift)
         if compiled.has_wgmma and shape.threads >= 128:
             state.record[B_WARPGROUPS] = self._warpgroups(shape.threads // 128)
         return state
@@ -354,12 +359,23 @@ class Worker:
         self.core[K_RACE_COUNT] = self.core[K_EXHAUSTED] = 0
         self.counters[:] = 0
         self.stalls[:] = 0
+        shadow.free_snapshots(self.core)
         self.printed = printing.Printed()
         printing.attach(self.address, self.printed)
         size = len(self.compiled.global_data)
         for state in self.blocks:
             state.record[B_NCTAID_X : B_NCTAID_X + 3] = grid
             state.point_to(space, globals_, size)
+
+    def follow_global(self, layout: Layout) -> None:
+        """Shadow cells for the arrays of one launch."""
+        shift = shadow.cell_shift(self.compiled.flat, CHECK_GLOBAL)
+        layout.prepare(self.core)
+        self._cells = [
+            array
+            for record in self.records
+            for array in shadow.prepare_block(record, layout.bytes, shift)
+        ]
 
 
 def _thread_records(shape: Shape, slots: int) -> np.ndarray:
@@ -411,9 +427,7 @@ _lock = threading.Lock()
 _registered = False
 
 
-def compiled_kernel(
-    module: Module, name: str, timed: bool, checked: bool = False
-) -> CompiledKernel:
+def compiled_kernel(module: Module, name: str, timed: bool, checked: int = 0) -> CompiledKernel:
     """The kernel as machine code; translated and compiled the first time. Raises Unsupported."""
     global _registered
     with _lock:

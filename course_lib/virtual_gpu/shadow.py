@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_lib.ptx.parse import BITS, Immediate, Instruction
+from course_lib.virtual_gpu.abi import CHECK_GLOBAL, CHECK_SHARED
 from course_lib.virtual_gpu.races import RawAccess, RawRace
 from course_lib.virtual_gpu.records import (
     B_CELLS,
@@ -27,9 +28,14 @@ from course_lib.virtual_gpu.records import (
     B_WORDS,
     K_CELL_SHIFT,
     K_CHECK,
+    K_HAND_COUNT,
+    K_HANDS,
     K_PROXIES,
     K_RACE_COUNT,
     K_RACES,
+    K_SNAPSHOTS,
+    K_TRAIL,
+    K_TRAIL_COUNT,
     RACE_BLOCK,
     RACE_BYTES,
     RACE_COUNT,
@@ -56,12 +62,22 @@ WRITES = 1
 ATOMIC = 2  # strong: two of them never race
 ASYNC_PROXY = 4  # bulk and tensor copies, wgmma
 STRONG_ACCESS = 8  # with ATOMIC: a volatile or relaxed load or store, not a read-modify-write
+DEVICE_SCOPE = 16  # with ATOMIC: its scope holds other blocks
 STRONG_READ = ATOMIC | STRONG_ACCESS
 STRONG_WRITE = WRITES | ATOMIC | STRONG_ACCESS
 UPDATE = WRITES | ATOMIC
 
 # What a column counts.
 COLUMN_THREAD, COLUMN_COPY, COLUMN_BULK, COLUMN_MBARRIER, COLUMN_WGMMA = range(5)
+COLUMN_IMPORT = 5  # 1: what another block released is known here; its owner is the snapshot
+
+# An entry of the trail of accesses to global memory (`global_accesses`).
+TRAIL_BLOCK, TRAIL_COLUMN, TRAIL_VALUE, TRAIL_OFFSET, TRAIL_BYTES, TRAIL_SITE, TRAIL_WHO = range(7)
+TRAIL_SLOTS = 8
+KNOWS = -1  # in TRAIL_COLUMN: the next access knows the snapshot in TRAIL_VALUE
+
+# A snapshot: what one block had released, then the snapshots it knew, then its row (32 bits each).
+SNAPSHOT_BLOCK, SNAPSHOT_COLUMNS, SNAPSHOT_KNOWN, SNAPSHOT_NEXT, SNAPSHOT_IDS = range(5)
 
 CELL_BYTES = 64
 """Size of the record of one cell."""
@@ -86,11 +102,18 @@ def _instructions(flat: FlatKernel) -> Iterator[Instruction]:
     return (item for item in flat.code if isinstance(item, Instruction) and not item.probe)
 
 
-def _bytes_of(item: Instruction) -> int | None:
-    """Bytes of an access that may go to shared memory; None for everything else."""
+_ELSEWHERE = {
+    CHECK_SHARED: ("global", "local", "param", "const"),
+    CHECK_GLOBAL: ("shared", "local", "param"),
+}
+"""State spaces that a check does not follow."""
+
+
+def _bytes_of(item: Instruction, check: int) -> int | None:
+    """Bytes of an access that may go to the memory checked; None for everything else."""
     spaces = [w.partition("::")[0] for w in item.modifiers]
     if item.family in ("ld", "ldu", "st", "atom", "red"):
-        if any(space in ("global", "local", "param", "const") for space in spaces):
+        if any(space in _ELSEWHERE[check] for space in spaces):
             return None
         vector = next((int(w[1]) for w in item.modifiers if w in ("v2", "v4", "v8")), 1)
         return BITS.get(item.opcode.rpartition(".")[2], 8) // 8 * vector
@@ -104,10 +127,10 @@ def _bytes_of(item: Instruction) -> int | None:
     return None
 
 
-def cell_shift(flat: FlatKernel) -> int:
-    """A cell stands for 1 << shift bytes: as few as the narrowest access to shared memory has, so
-    that neighbours never seem to race."""
-    sizes = [size for item in _instructions(flat) if (size := _bytes_of(item))]
+def cell_shift(flat: FlatKernel, check: int = CHECK_SHARED) -> int:
+    """A cell stands for 1 << shift bytes: as few as the narrowest access to the memory checked has,
+    so that neighbours never seem to race."""
+    sizes = [size for item in _instructions(flat) if (size := _bytes_of(item, check))]
     narrowest = min([WIDEST_CELL, *sizes])
     return narrowest.bit_length() - 1
 
@@ -133,9 +156,10 @@ def orders_by_words(flat: FlatKernel) -> bool:
 # --- memory of a checked run ----------------------------------------------------------------------
 
 
-def prepare_block(record: np.ndarray, shared_bytes: int, flat: FlatKernel) -> list[np.ndarray]:
-    """Fill the checker's slots of a block record; returns what must live as long as the record."""
-    cells = np.zeros(((shared_bytes >> cell_shift(flat)) + 2) * CELL_BYTES, np.uint8)
+def prepare_block(record: np.ndarray, memory_bytes: int, shift: int) -> list[np.ndarray]:
+    """Fill the checker's slots of a block record that follows so many bytes; returns what must live
+    as long as the record."""
+    cells = np.zeros(((memory_bytes >> shift) + 2) * CELL_BYTES, np.uint8)
     warp_base = np.zeros(int(record[B_WARP_COUNT]) + 8, np.int32)
     record[B_CELLS] = cells.ctypes.data
     record[B_CELLS_BYTES] = cells.nbytes
@@ -143,10 +167,10 @@ def prepare_block(record: np.ndarray, shared_bytes: int, flat: FlatKernel) -> li
     return [cells, warp_base]
 
 
-def prepare_core(core: np.ndarray, flat: FlatKernel) -> None:
+def prepare_core(core: np.ndarray, flat: FlatKernel, check: int) -> None:
     """Fill the checker's slots of a core record."""
-    core[K_CHECK] = 1
-    core[K_CELL_SHIFT] = cell_shift(flat)
+    core[K_CHECK] = check
+    core[K_CELL_SHIFT] = cell_shift(flat, check)
     core[K_PROXIES] = int(uses_proxies(flat))
 
 
@@ -167,13 +191,25 @@ def free_tables(core: np.ndarray, records: np.ndarray) -> None:
             following = ctypes.c_int64.from_address(chunk).value
             _free()(chunk)
             chunk = following
-    _free()(int(core[K_RACES]))
+    free_snapshots(core)
+    for slot in (K_RACES, K_TRAIL, K_HANDS):
+        _free()(int(core[slot]))
+
+
+def free_snapshots(core: np.ndarray) -> None:
+    """Forget what blocks of the launch before have released to others."""
+    snapshot = int(core[K_SNAPSHOTS])
+    while snapshot:
+        following = ctypes.c_int64.from_address(snapshot + 8 * SNAPSHOT_NEXT).value
+        _free()(snapshot)
+        snapshot = following
+    core[K_SNAPSHOTS] = core[K_HAND_COUNT] = core[K_TRAIL_COUNT] = 0
 
 
 # --- what was found -------------------------------------------------------------------------------
 
 
-def _kind(code: int) -> str:
+def kind_name(code: int) -> str:
     """ACCESS_KINDS of an access's flags and the kind of its column."""
     flags, column = code & 0xFF, code >> 8
     if column == COLUMN_COPY:
@@ -193,7 +229,7 @@ def _access(row: np.ndarray, slots: Sequence[int]) -> RawAccess:
         thread=thread,
         warp=thread // 32,
         site=site,
-        kind=_kind(kind),
+        kind=kind_name(kind),
         source=source or None,
         group=group if group >= 0 else None,
     )

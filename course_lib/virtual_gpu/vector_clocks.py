@@ -46,7 +46,9 @@ from course_lib.virtual_gpu.records import (
     T_COPY_COLUMN,
     T_EPOCH,
     T_FENCED,
+    T_FENCED_DEVICE,
     T_SEEN,
+    T_SEEN_DEVICE,
 )
 
 # What a thread's row may hold beyond the base: its own copy column; its warp's epochs; all.
@@ -111,6 +113,8 @@ def begin_clocks(block):
         store64(thread, T_CHANGED, 0)
         store64(thread, T_FENCED, 0)
         store64(thread, T_SEEN, 0)
+        store64(thread, T_FENCED_DEVICE, 0)
+        store64(thread, T_SEEN_DEVICE, 0)
         thread += load64(block, B_THREAD_BYTES)
 
 
@@ -162,6 +166,12 @@ def add_column(block, kind, owner):
 def kind_of_column(block, column):
     """COLUMN_*."""
     return load64(load64(block, B_COLUMN_KINDS), column) & 0xFF
+
+
+@native
+def owner_of_column(block, column):
+    """Whose completions a column counts."""
+    return load64(load64(block, B_COLUMN_KINDS), column) >> 8
 
 
 @native

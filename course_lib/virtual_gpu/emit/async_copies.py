@@ -186,7 +186,8 @@ def bulk_wait(e: Builder, i: Instruction) -> None:
     allowed = i.operands[0]
     if not isinstance(allowed, Immediate):
         raise e.unsupported(f"{i.opcode} without a constant")
-    e.runtime("rt_bulk_wait", [str(max(allowed.value, 0)), str(e.site)])
+    read = str(int("read" in i.modifiers))
+    e.runtime("rt_bulk_wait", [str(max(allowed.value, 0)), read, str(e.site)])
 
 
 def later(e: Builder, i: Instruction) -> None:

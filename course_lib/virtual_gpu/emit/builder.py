@@ -21,7 +21,7 @@ from course_lib.ptx.parse import (
     Symbol,
     Vector,
 )
-from course_lib.virtual_gpu import abi
+from course_lib.virtual_gpu import abi, shadow
 from course_lib.virtual_gpu.emit import helpers
 from course_lib.virtual_gpu.flow import FlatKernel, Unsupported
 from course_lib.virtual_gpu.shadow import orders_by_words
@@ -80,10 +80,10 @@ def is_signed(kind: str) -> bool:
 class Builder:
     """The state of one translation."""
 
-    def __init__(self, kernel: FlatKernel, timed: bool, checked: bool = False) -> None:
+    def __init__(self, kernel: FlatKernel, timed: bool, checked: int = 0) -> None:
         self.kernel, self.timed, self.checked = kernel, timed, checked
         #: checked build: strong accesses order threads where something acquires or releases
-        self.orders_words = checked and orders_by_words(kernel)
+        self.orders_words = bool(checked) and orders_by_words(kernel)
         self.access_flags = 0  #: checked build: flags of a strong access that is being emitted
         self.types = kernel.registers
         self.lines: list[str] = []
@@ -488,6 +488,7 @@ class Builder:
         host = self.check_window(value, size, alignment, access, space == "")
         if space == "":
             host = self.generic_pointer(value, host, size, access)
+        self.check_global(value, size, access)
         return host, space, value
 
     def parameter_pointer(
@@ -540,7 +541,7 @@ class Builder:
 
     def check_shared(self, offset: str, size: int, access: int) -> None:
         """Checked build: tells `happens_before` of an access to shared memory."""
-        if not self.checked or self.free:
+        if self.checked != abi.CHECK_SHARED or self.free:
             return
         place = [offset, str(size), str(self.site)]
         if self.access_flags:
@@ -548,6 +549,13 @@ class Builder:
         else:
             kind = "read" if access == abi.ACCESS_READ else "write"
             self.runtime(f"rt_check_{kind}", place, False)
+
+    def check_global(self, address: str, size: int, access: int) -> None:
+        """Build that checks global memory: tells `global_accesses` of an access to it."""
+        if self.checked != abi.CHECK_GLOBAL or self.free:
+            return
+        flags = self.access_flags or (0 if access == abi.ACCESS_READ else shadow.WRITES)
+        self.runtime("rt_check_global", [address, str(size), str(self.site), str(flags)], False)
 
     @staticmethod
     def alias(space: str) -> str:

@@ -47,7 +47,7 @@ def prepare(module: Module, name: str) -> FlatKernel:
     return kernel
 
 
-def translate(kernel: FlatKernel, timed: bool, checked: bool = False) -> Translation:
+def translate(kernel: FlatKernel, timed: bool, checked: int = 0) -> Translation:
     """Writes the IR.  Raises ``Unsupported`` with the name of an opcode that has no row."""
     builder = Builder(kernel, timed, checked)
     _reserve_for_matrices(builder)

@@ -213,6 +213,7 @@ def _host(e: Builder, address: Address, declared: str, delta: str, size: int, ac
         raise e.unsupported(f"wmma on {space} memory")
     value = e.t(f"add i64 {e.address_64(address)}, {delta}")
     host = e.check_window(value, size, size, access, space == "")
+    e.check_global(value, size, access)
     return e.generic_pointer(value, host, size, access) if space == "" else host
 
 

@@ -50,6 +50,17 @@ def is_strong(i: Instruction) -> bool:
     return any(word in shadow.STRONG for word in i.modifiers)
 
 
+def holds_blocks(i: Instruction) -> bool:
+    """Does the scope of a strong access or fence hold other blocks? Ours has clusters of one."""
+    return not any(word in ("cta", "cluster") for word in i.modifiers)
+
+
+def _strong_flags(e: Builder, i: Instruction, flags: int) -> int:
+    """Flags of a strong access; between blocks its scope matters too."""
+    device = e.checked == abi.CHECK_GLOBAL and holds_blocks(i)
+    return flags | (shadow.DEVICE_SCOPE if device else 0)
+
+
 def order_word(e: Builder, i: Instruction, space: str, address: str, what: str) -> None:
     """Checked build: a strong access may order threads through its word."""
     if not e.orders_words or e.free or space not in ("shared", "global", ""):
@@ -60,6 +71,8 @@ def order_word(e: Builder, i: Instruction, space: str, address: str, what: str) 
         order |= abi.ORDER_ACQUIRE
     if "release" in words or "acq_rel" in words:
         order |= abi.ORDER_RELEASE
+    if holds_blocks(i):
+        order |= abi.ORDER_DEVICE
     if space == "shared":
         address = e.t(f"or i64 {address}, {abi.WINDOW_SHARED << abi.WINDOW_SHIFT}")
     e.runtime("rt_order_word", [address, what, str(order)], False)
@@ -69,14 +82,17 @@ def fence(e: Builder, i: Instruction) -> None:
     """fence and membar: no effect on the result of a run, but on what it orders.
 
     Every scope holds the block, so each fence orders its threads. fence.mbarrier_init orders the
-    initialisation alone, fence.proxy of other proxies nothing in shared memory.
+    initialisation alone, fence.proxy of other proxies nothing, that of the async proxy the memory
+    that it names.
     """
     if not e.checked or e.free or "mbarrier_init" in i.modifiers:
         return
     if "proxy" not in i.modifiers:
-        e.runtime("rt_order_fence", [], False)
-    elif any(w.startswith("async") for w in i.modifiers) and "global" not in i.modifiers:
-        e.runtime("rt_order_proxies", [], False)
+        e.runtime("rt_order_fence", [str(int(holds_blocks(i)))], False)
+    elif any(w.startswith("async") for w in i.modifiers):
+        other = "shared" if e.checked == abi.CHECK_GLOBAL else "global"
+        if not any(w.startswith(other) for w in i.modifiers):
+            e.runtime("rt_order_proxies", [], False)
 
 
 def _vector_width(e: Builder, i: Instruction, elements: tuple[Operand, ...]) -> int:
@@ -97,7 +113,7 @@ def load(e: Builder, i: Instruction) -> None:
     elements = _elements(i.operands[0])
     count = _vector_width(e, i, elements)
     strong = is_strong(i)
-    e.access_flags = shadow.STRONG_READ if strong else 0
+    e.access_flags = _strong_flags(e, i, shadow.STRONG_READ) if strong else 0
     host, space, address = e.pointer(
         _address(e, i.operands[1]), size * count, space_word(i), abi.ACCESS_READ
     )
@@ -147,7 +163,7 @@ def store(e: Builder, i: Instruction) -> None:
     values = [e.value(element, 8 * size) for element in elements]
     declared = space_word(i)
     strong = is_strong(i)
-    e.access_flags = shadow.STRONG_WRITE if strong else 0
+    e.access_flags = _strong_flags(e, i, shadow.STRONG_WRITE) if strong else 0
     host, space, address = e.pointer(
         _address(e, i.operands[0]), size * count, declared, abi.ACCESS_WRITE
     )
@@ -186,7 +202,7 @@ def atomic(e: Builder, i: Instruction) -> None:
     if bits == 128:
         raise e.unsupported(f"{i.opcode} is not on the virtual GPU yet")
     values = [e.value(value, bits) for value in operands[: 2 if operation == "cas" else 1]]
-    e.access_flags = shadow.UPDATE
+    e.access_flags = _strong_flags(e, i, shadow.UPDATE)
     host, space, windowed = e.pointer(address, bits // 8, space_word(i), abi.ACCESS_ATOMIC)
     e.access_flags = 0
     what = str(abi.WORD_UPDATE)
