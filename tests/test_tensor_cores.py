@@ -125,6 +125,44 @@ def test_wmma(layout: str, sums: str) -> None:
     np.testing.assert_array_equal(c, expected + 1)
 
 
+SHARED_WMMA = r"""
+#include <mma.h>
+using namespace nvcuda::wmma;
+extern "C" __global__ void product(const half* A, const half* B, float* C) {
+  __shared__ __align__(32) half a[256], b[256];
+  __shared__ __align__(32) float c[256];
+  for (int i = threadIdx.x; i < 256; i += 64) { a[i] = A[i]; b[i] = B[i]; }
+  LOADED
+  if (threadIdx.x < 32) {
+    fragment<matrix_a, 16, 16, 16, half, row_major> left;
+    fragment<matrix_b, 16, 16, 16, half, LAYOUT> right;
+    fragment<accumulator, 16, 16, 16, float> sums;
+    fill_fragment(sums, 0.f);
+    load_matrix_sync(left, a, 16);
+    load_matrix_sync(right, b, 16);
+    mma_sync(sums, left, right, sums);
+    store_matrix_sync(c, sums, 16, mem_row_major);
+  }
+  STORED
+  for (int i = threadIdx.x; i < 256; i += 64) C[i] = c[i];
+}"""
+
+
+@pytest.mark.parametrize("layout", ["col_major", "row_major"])
+def test_loads_and_stores_of_wmma_are_shown_to_the_checker(layout: str) -> None:
+    right = {"LOADED": "__syncthreads();", "STORED": "__syncthreads();", "LAYOUT": layout}
+    for left_out in (None, "LOADED", "STORED"):
+        defines = {**right, left_out: ""} if left_out else right
+        kernel = compile_kernel(SHARED_WMMA, threads=64, defines=defines)
+        for order in ("round_robin", "one_last", "one_first"):
+            a, b, c = halves(16, 16, 3), halves(16, 16, 4), np.zeros((16, 16), np.float32)
+            result = launch(kernel, 1, [a, b, c], check=True, order=order)
+            assert {race.missing for race in result.races} == ({"order"} if left_out else set())
+            if not left_out:
+                other = b if layout == "col_major" else b.T
+                np.testing.assert_array_equal(c, product(a, other))
+
+
 @pytest.mark.parametrize("n", [64, 256])
 @pytest.mark.parametrize("landing", ["early", "late", "random"])
 def test_wgmma_is_exact_and_silent(n: int, landing: str) -> None:

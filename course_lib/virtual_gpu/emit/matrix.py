@@ -208,6 +208,7 @@ def _host(e: Builder, address: Address, declared: str, delta: str, size: int, ac
         offset = e.t(f"add i64 {e.offset_32(address)}, {delta}")
         e.check_offset(offset, size, size, "shared", access)
         e.track_shared(offset, size, access)
+        e.check_shared(offset, size, access)
         return e.t(f"getelementptr i8, ptr %shared, i64 {offset}")
     if space not in ("global", ""):
         raise e.unsupported(f"wmma on {space} memory")
