@@ -138,7 +138,7 @@ class Scope:
         else:
             text += (
                 " It holds for these schedules, not for all: "
-                f"{'; '.join(self.dependence.reasons[:3])}."
+                f"{'; '.join((*self.dependence.reasons, *self.dependence.phases)[:3])}."
             )
         if self.dependence.on_data:
             text += f" It holds for this input, not for all: {'; '.join(self.dependence.data[:2])}."
@@ -342,7 +342,7 @@ def _find(
         own = [problem] if problem != small and problem.bytes_moved() <= SMALL_BYTES else []
     for shape in (small, *own, *_awkward(kernel, problem, small)):
         blocks = _sample(shape.blocks(kernel), most_blocks)
-        runs = _runs(kernel, shape, policies, blocks)
+        runs = _runs(kernel, shape, policies, blocks, until_error=not depends.on_schedule)
         if shape not in (small, *own) and not shape.dense_tiles and _faults(runs):
             # Not every kernel takes every size: its tile may not divide this one.
             skipped.append(f"{shape!r} was left out: the kernel runs out of bounds on it.")
@@ -411,8 +411,17 @@ def _sample(blocks: int, most: int) -> list[int]:
 
 
 def _runs(
-    kernel: Kernel, problem: Problem, policies: Iterable[Policy], blocks: Sequence[int]
+    kernel: Kernel,
+    problem: Problem,
+    policies: Iterable[Policy],
+    blocks: Sequence[int],
+    until_error: bool,
 ) -> list[_Seen]:
+    """One launch under each policy; `until_error` stops at the first that does not end well.
+
+    Where timing decides on the way through the kernel, one schedule may end in a deadlock and
+    another show the race behind it: then all of them are run, whatever the first says.
+    """
     inputs = problem.inputs()
     runs = []
     for policy in policies:
@@ -421,7 +430,7 @@ def _runs(
             victim=policy.victim, seed=policy.seed, blocks=blocks, check=True,
         )  # fmt: skip
         runs.append(_Seen(problem, policy, result))
-        if not result.ok:
+        if until_error and not result.ok:
             break  # what follows would only say it again
     return runs
 
@@ -541,8 +550,10 @@ class Reader:
         """One hazard for each cause, most important first."""
         found: dict[tuple[Any, ...], Hazard] = {}
         for run in self.seen:
-            races = [race for race in run.result.races if race.missing != "proxy-read"]
-            for race in races:
+            races = self._races_of(run.problem)
+            for race in run.result.races:
+                if race.missing == "proxy-read":
+                    continue
                 hazard = self.hazard(run, race, races)
                 key = (hazard.edge, hazard.missing, hazard.first.where, hazard.second.where)
                 if key in found:
@@ -551,6 +562,16 @@ class Reader:
                     found[key] = hazard
         causes = _joined(sorted(_without_consequences(list(found.values())), key=_importance))
         return [replace(h, message=hazard_words.message(h, self.style)) for h in causes]
+
+    def _races_of(self, problem: Problem) -> list[RawRace]:
+        """The races of every schedule of one shape: what one shows tells the others' edges."""
+        return [
+            race
+            for run in self.seen
+            if run.problem is problem
+            for race in run.result.races
+            if race.missing != "proxy-read"
+        ]
 
     def hazard(self, run: _Seen, race: RawRace, all_races: Sequence[RawRace]) -> Hazard:
         places = self.places(run, race.block)

@@ -65,7 +65,13 @@ def _declared_error(case: Case, error: report.RunError) -> bool:
 
 
 def _of_checks(case: Case) -> list[str]:
+    """Each policy decides by itself; where timing decides on what happens, all of them together."""
     wrong = []
+    merged = find_hazards(case.kernel, case.problem)
+    if not _as_declared(case, merged):
+        wrong.append(f"by default: {merged}")
+    if not merged.scope.every_schedule and case.verdict not in ("right", "incomplete"):
+        return wrong
     for policy in POLICIES:
         found = find_hazards(case.kernel, case.problem, policies=[policy])
         if not _as_declared(case, found):

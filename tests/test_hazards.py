@@ -295,8 +295,9 @@ def depends(name: str) -> Dependence:
     return dependence(compiled.module, name)
 
 
-def test_waiting_for_a_barrier_is_no_dependence_on_the_schedule():
-    assert depends("waits") == Dependence()
+def test_waiting_for_an_mbarrier_is_no_poll_but_its_phases_take_arrivals_as_they_come():
+    found = depends("waits")
+    assert not found.reasons and found.phases and found.on_schedule
     assert dependence(ring(2).module, "ring") == Dependence()
 
 

@@ -7,7 +7,9 @@ kernel: *taints* start at polls, results of atomics, volatile and relaxed loads,
 and are carried by registers and, space by space, through memory.
 
 A loop that asks an mbarrier until the answer is yes is a wait, not a poll: where the answer is no,
-nothing happens before it is asked again.
+nothing happens before it is asked again. But a phase counts whichever arrivals come first: only in
+a right kernel are they the same in every schedule. So an mbarrier, or a barrier that only part of
+the block meets at, is a dependence of its own kind.
 """
 
 from __future__ import annotations
@@ -51,15 +53,19 @@ _HARMLESS_IN_RETRY = frozenset(
 
 @dataclass(frozen=True)
 class Dependence:
-    """What control flow, addresses and synchronisation depend on, in words, each with a line."""
+    """What control flow, addresses and synchronisation depend on, in words, each with a line.
+
+    ``phases`` names the barriers whose phases take the arrivals as they come.
+    """
 
     reasons: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
 
     @property
     def on_schedule(self) -> bool:
-        """Whether another schedule may execute something else."""
-        return bool(self.reasons)
+        """Whether another schedule may execute something else, or order it otherwise."""
+        return bool(self.reasons or self.phases)
 
     @property
     def on_data(self) -> bool:
@@ -110,7 +116,12 @@ class _Analysis:
             for taint in self.decides(k, item, uses):
                 words = f"{self.what(item)} on {taint}" + self.line(item)
                 (data if taint == DATA else reasons)[words] = None
-        return Dependence(tuple(reasons), tuple(data))
+        phases = dict.fromkeys(
+            f"a phase counts the arrivals that come first{self.line(item)}"
+            for _, item, _, _ in self.items
+            if _counts_arrivals(item)
+        )
+        return Dependence(tuple(reasons), tuple(data), tuple(phases))
 
     # --- pointers
 
@@ -340,6 +351,21 @@ class _Analysis:
     def line(self, item: Instruction) -> str:
         line = self.kernel.module.site_of(item).cell_line
         return f" (line {line})" if line else ""
+
+
+def _counts_arrivals(item: Instruction) -> bool:
+    """Is it an arrival whose phase depends on who else has arrived before?"""
+    if item.family == "mbarrier":
+        return item.modifiers[0].startswith("arrive")
+    if item.family not in ("bar", "barrier") or not {"sync", "arrive", "red"} & set(item.modifiers):
+        return False
+    if "warp" in item.modifiers or "cluster" in item.modifiers:
+        return False
+    number, whole = (1, 3) if "red" in item.modifiers else (0, 1)
+    if len(item.operands) > whole:  # a count: not the whole block need come
+        return True
+    place = item.operands[number]
+    return not (isinstance(place, Immediate) and place.value == 0)
 
 
 def _polls(item: Instruction) -> bool:
