@@ -10,7 +10,7 @@ WORKERS ?= 2
 export CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup dev test fuzz tour lint format doctor bench differential calibrate judge pin clean
+.PHONY: help lab setup dev test fuzz tour lint format doctor release bench differential calibrate judge pin clean
 
 help:
 	@echo 'GPU software pipelining, an interactive course. Commands:'
@@ -19,6 +19,7 @@ help:
 	@echo '  make fuzz     5,000 random programs: checker against brute force; 5,000 mutated kernels'
 	@echo '  make tour     run every lesson headless and print a line for each'
 	@echo '  make doctor   look at driver, compiler and versions, and say how to fix them'
+	@echo '  make release  make exercises/ from solutions/, and the archive that students get'
 	@echo '  make bench    measure what the course promises about its own speed'
 	@echo '  make differential   compare the virtual GPU with this machine'"'"'s GPU, kernel by kernel'
 	@echo '  make calibrate   measure this GPU for the virtual clock      make judge   judge that clock'
@@ -51,6 +52,9 @@ tour: setup
 doctor: setup
 	@$(RUN) -m course_lib.doctor
 	@echo 'make doctor: the course works here; more in docs/getting_started.md'
+
+release: setup
+	@$(RUN) -m tools.release $(ARGS)
 
 bench: setup
 	@$(RUN) -m tools.bench $(ARGS)

@@ -18,6 +18,8 @@ _PUBLIC = {
     "doctor": "doctor",
     "TileReduction": "problems",
     "Gemm": "problems",
+    "ColumnMoments": "problems",
+    "CircularFilter": "problems",
     "verify": "verification",
     "find_hazards": "hazards",
     "stress": "stressing",
@@ -50,6 +52,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext course_lib` calls."""
-    from course_lib.cuda_magic import register
+    from course_lib import cuda_magic, reset
 
-    register(shell)
+    cuda_magic.register(shell)
+    reset.register(shell)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("notebooks", "exercises", "solutions")
 WITH_OUTPUTS = "notebooks"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-CELL_METADATA = ("nbgrader", "tags")
+CELL_METADATA = ("nbgrader", "tags", "editable", "deletable")
 CELL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{1,63}")
 MACHINE_WORDS = re.compile(r"/(?:root|home|Users)/\w|/tmp/|at 0x[0-9a-f]{6,}>")
 """What an output says of the machine that made it: paths, object addresses."""
@@ -49,7 +49,8 @@ def canonical(notebook: NotebookNode, with_outputs: bool) -> NotebookNode:
     notebook.metadata = nbformat.from_dict(metadata)
     notebook.nbformat_minor = max(notebook.nbformat_minor, 5)
     for cell in notebook.cells:
-        kept = {name: cell.metadata[name] for name in CELL_METADATA if cell.metadata.get(name)}
+        kept = {name: cell.metadata[name] for name in CELL_METADATA if name in cell.metadata}
+        kept = {name: value for name, value in kept.items() if value not in ([], {}, True)}
         cell.metadata = nbformat.from_dict(kept)
         if cell.cell_type != "code":
             continue

@@ -10,12 +10,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from course_lib.problems.base import Problem
+from course_lib.problems.circular_filter import CircularFilter
+from course_lib.problems.column_moments import ColumnMoments
 from course_lib.problems.gemm import Gemm
 from course_lib.problems.tile_reduction import TileReduction
 
-__all__ = ["Gemm", "Problem", "TileReduction", "from_spec"]
+__all__ = [
+    "CircularFilter",
+    "ColumnMoments",
+    "Gemm",
+    "Problem",
+    "TileReduction",
+    "from_spec",
+]
 
-_KINDS: dict[str, type[Problem]] = {"TileReduction": TileReduction, "Gemm": Gemm}
+_KINDS: dict[str, type[Problem]] = {
+    kind.__name__: kind for kind in (TileReduction, Gemm, ColumnMoments, CircularFilter)
+}
 
 
 def from_spec(spec: Mapping[str, Any]) -> Problem:

@@ -1,0 +1,233 @@
+"""Questions about kernels that the checks of several exercises ask, all on the virtual GPU.
+
+Each gives a share of the points, 0 to 1, and messages in plain words. Answers are the same on every
+machine and in every run. ``gate`` is for points that only a kernel with right results can earn.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from course_lib.problem_runs import DoesNotRun, first_error, launch_virtual
+from course_lib.verification import Verdict, verify
+
+if TYPE_CHECKING:
+    from course_lib.kernel import Kernel
+    from course_lib.problems import Problem
+    from course_lib.timeline import Timeline
+
+Judgement = tuple[float, list[str]]
+
+_MOST_HAZARDS = 2
+_KEPT = 64
+
+
+class CannotJudge(RuntimeError):
+    """The virtual GPU cannot run the kernel; the text says why."""
+
+
+def _guarded(call: Any, *arguments: Any, **options: Any) -> Any:
+    """``call`` with every reason for which a kernel cannot be run as ``CannotJudge``."""
+    from course_lib.hazards import CannotCheck
+    from course_lib.ptx.parse import PtxSyntaxError
+    from course_lib.virtual_gpu.flow import Unsupported
+    from course_lib.virtual_gpu.launch import ArgumentError, LaunchError
+
+    try:
+        return call(*arguments, **options)
+    except (Unsupported, PtxSyntaxError, ArgumentError, LaunchError, CannotCheck) as problem:
+        raise CannotJudge(f"The virtual GPU cannot run it: {problem}") from problem
+
+
+@functools.lru_cache(_KEPT)
+def _first_run(kernel: Kernel, problem: Problem) -> tuple[str, bool, bool]:
+    """(the error that ended one launch or "", whether anything was written, whether it is right)"""
+    inputs = problem.inputs()
+    result, outputs = _guarded(launch_virtual, kernel, problem, inputs, landing="early")
+    if not result.ok:
+        return first_error(result), False, False
+    before = problem.outputs()
+    written = any((outputs[name] != before[name]).any() for name in before)
+    return "", bool(written), problem.compare(outputs, problem.reference(inputs))[0]
+
+
+def runs(kernel: Kernel, problem: Problem) -> Judgement:
+    """Does it run to its end, with every access in bounds, and write results?"""
+    try:
+        error, written, _ = _first_run(kernel, problem)
+    except CannotJudge as refused:
+        return 0.0, [str(refused)]
+    if error:
+        return 0.0, [f"It compiles, but does not run to its end. {error}"]
+    if not written:
+        return 0.0, ["It compiles and runs, but writes no results yet."]
+    return 1.0, ["It compiles, runs to its end and writes results."]
+
+
+def gate(kernel: Kernel, problem: Problem) -> str:
+    """ "" where the results are right at least once; else why there are no points for the rest."""
+    try:
+        error, _, right = _first_run(kernel, problem)
+    except CannotJudge as refused:
+        return str(refused)
+    if error or not right:
+        return "These points need right results first: see the check of the results."
+    return ""
+
+
+@functools.lru_cache(_KEPT)
+def _verdict(kernel: Kernel, problem: Problem) -> Verdict:
+    found = _guarded(verify, kernel, problem, device="virtual")
+    assert isinstance(found, Verdict)
+    return found
+
+
+def right(kernel: Kernel, shapes: Sequence[Problem]) -> Judgement:
+    """Are the results right for each shape, whatever the order of warps and landing of copies?
+
+    The share is that of the shapes. What goes wrong first is told in full.
+    """
+    good = 0
+    messages: list[str] = []
+    for shape in shapes:
+        try:
+            verdict = _verdict(kernel, shape)
+        except CannotJudge as refused:
+            return 0.0, [str(refused)]
+        if verdict.ok:
+            good += 1
+        elif len(messages) < _MOST_HAZARDS:
+            messages.append(f"Wrong with {_shape(shape)}. {verdict.why}")
+    if good == len(shapes):
+        policies = len(verdict.runs)
+        return 1.0, [f"Right for {good} shapes, each under {policies} orders and landings."]
+    if good:
+        messages.insert(0, f"Right for {good} of {len(shapes)} shapes.")
+    return good / len(shapes), messages
+
+
+def _shape(problem: Problem) -> str:
+    tiles, blocks = getattr(problem, "tiles", None), problem.blocks()
+    if tiles is None:
+        return repr(problem)
+    return f"{tiles} tile{'s' * (tiles != 1)} in each of {blocks} block{'s' * (blocks != 1)}"
+
+
+def ordered(kernel: Kernel, problem: Problem) -> Judgement:
+    """Does every ordering edge that the kernel needs exist, by the exact checker?
+
+    One missing edge of several still leaves half of the points.
+    """
+    why_not = gate(kernel, problem)
+    if why_not:
+        return 0.0, [why_not]
+    try:
+        report = _report(kernel, problem)
+    except CannotJudge as refused:
+        return 0.0, [str(refused)]
+    if report.ok:
+        return 1.0, [f"No hazard. {report.scope}"]
+    found = [*report.memory_errors, *filter(None, [report.deadlock]), *report.errors]
+    found += report.hazards
+    edges = {hazard.edge for hazard in report.hazards}
+    share = 0.5 if len(found) == len(report.hazards) and len(edges) == 1 else 0.0
+    words = [str(item) for item in found[:_MOST_HAZARDS]]
+    return share, [*words, "find_hazards(kernel, problem) shows the picture."]
+
+
+@functools.lru_cache(_KEPT)
+def _report(kernel: Kernel, problem: Problem) -> Any:
+    from course_lib.hazards import find_hazards
+
+    return _guarded(find_hazards, kernel, problem)
+
+
+@functools.lru_cache(_KEPT)
+def timeline(kernel: Kernel, problem: Problem) -> Timeline:
+    """The timeline on the virtual clock; ``CannotJudge`` where there is none."""
+    from course_lib.tracing import trace_virtual
+
+    try:
+        found = _guarded(trace_virtual, kernel, problem)
+    except DoesNotRun as words:
+        raise CannotJudge(str(words)) from words
+    return found  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(_KEPT)
+def global_bytes(kernel: Kernel, problem: Problem) -> float:
+    """Bytes between global memory and the chip, counted on the virtual GPU."""
+    from course_lib.profiling import profile
+
+    return float(_guarded(profile, kernel, problem, device="virtual").global_bytes)
+
+
+def staged(kernel: Kernel, problem: Problem, stages: int) -> Judgement:
+    """Does every tile pass through one of ``stages`` buffers in shared memory, and only once?
+
+    Two thirds of the points are for reading tiles from shared memory, one for moving each word of
+    global memory once (a tenth more is allowed).
+    """
+    why_not = gate(kernel, problem)
+    if why_not:
+        return 0.0, [why_not]
+    try:
+        found = timeline(kernel, problem)
+        moved = global_bytes(kernel, problem)
+    except CannotJudge as refused:
+        return 0.0, [str(refused)]
+    tiles = {row.tile for row in found.rows("read")}
+    expected = getattr(problem, "tiles", len(tiles))
+    if len(tiles) < expected:
+        return 0.0, [
+            f"Only {len(tiles)} of {expected} tiles are read from shared memory: load each tile "
+            "into a buffer first, and compute from the buffer."
+        ]
+    share, messages = 1.0, []
+    used = _shared_bytes(kernel)
+    tile_bytes = problem.tile_bytes()
+    if tile_bytes and used >= (stages + 1) * tile_bytes:
+        share -= 1 / 3
+        messages.append(
+            f"It takes {used:,} bytes of shared memory, room for {used // tile_bytes} tiles; the "
+            f"exercise asks for {stages}."
+        )
+    if moved > 1.1 * problem.bytes_moved():
+        share -= 1 / 3
+        messages.append(
+            f"It moves {moved / problem.bytes_moved():.1f} times the bytes that the problem needs: "
+            "load every word once, and no word that nobody uses."
+        )
+    return share, messages or ["Every tile goes through shared memory, and is loaded once."]
+
+
+def _shared_bytes(kernel: Kernel) -> int:
+    from course_lib.ptx_facts import static_shared
+
+    return static_shared(kernel.ptx_text, kernel.name) + kernel.shared_bytes
+
+
+def overlap(found: Timeline) -> float:
+    """Share of the time of consuming a tile during which a later tile is on its way.
+
+    Median over the steady state of the first block's tiles that have a successor to wait for.
+    """
+    import numpy as np
+
+    loads: dict[int, tuple[float, float]] = {}
+    reads: dict[int, tuple[float, float]] = {}
+    for row in found.intervals:
+        table = {"load": loads, "read": reads}.get(row.kind)
+        if table is not None:
+            begin, end = table.get(row.tile, (row.start, row.end))
+            table[row.tile] = min(begin, row.start), max(end, row.end)
+    shares = []
+    for tile, (begin, end) in sorted(reads.items()):
+        later = [span for other, span in loads.items() if other > tile]
+        if not later or tile == 0:
+            continue
+        covered = max(max(0.0, min(end, to) - max(begin, start)) for start, to in later)
+        shares.append(covered / max(end - begin, 1.0))
+    return float(np.median(shares)) if shares else 0.0
