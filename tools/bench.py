@@ -152,6 +152,23 @@ def gemm_seconds(check: bool) -> float:
     return best(2, lambda: launch_virtual(kernel, problem, inputs, check=check)[0].seconds)
 
 
+def half_gemm_seconds() -> float:
+    """The launch of tests/kernels' ring of tensor copies into wgmma at 1024³, two stages."""
+    from course_lib import Gemm, compile_kernel
+    from course_lib.problem_runs import launch_virtual
+
+    source = (ROOT / "tests" / "kernels" / "tma_wgmma_ring.cu").read_text()
+    kernel = compile_kernel(
+        source, threads=128, tile=("TILE_M", "TILE_N"), shared_bytes="STAGES * 24576",
+        defines={"STAGES": 2}, arch="sm_90a",
+    )  # fmt: skip
+    problem = Gemm(1024, 1024, 1024, dtype="float16", tensor_maps=True)
+    inputs = problem.inputs()
+    result, outputs = launch_virtual(kernel, problem, inputs)
+    assert result.ok and problem.compare(outputs, problem.reference(inputs))[0]
+    return best(2, lambda: launch_virtual(kernel, problem, inputs)[0].seconds)
+
+
 def stress_seconds(source: str) -> float:
     """A thousand iterations of `stress` at 256×256 on the virtual GPU."""
     from course_lib import TileReduction, compile_kernel, stress
@@ -189,6 +206,7 @@ def figures() -> list[Figure]:
         Figure("4096×4096 launch, checked", 0.5, checked_seconds(source)),
         Figure("float GEMM 1024³ launch, virtual GPU", 0.8, gemm_seconds(False)),
         Figure("float GEMM 1024³ launch, checked", 1.5, gemm_seconds(True)),
+        Figure("TMA + WGMMA GEMM 1024³ launch, virtual GPU", 0.5, half_gemm_seconds()),
         Figure("stress, 1,000 iterations at 256×256, virtual GPU", 2.0, stress_seconds(source)),
     ]
 
