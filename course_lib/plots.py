@@ -203,7 +203,7 @@ class _Panel:
         if self.timeline.device == "virtual":
             words = "on the virtual GPU"
         per_tile = f"{self.timeline.mean_iteration():,.0f} {self.timeline.clock} per tile"
-        if any(note.startswith("WRONG") for note in self.timeline.notes):
+        if self.timeline.doubted:
             per_tile += " (wrong by verify: these times mean nothing)"
         axes.set_title(f"{words}: {per_tile}", loc="left", fontsize=10.5, color=INK)
 

@@ -94,6 +94,11 @@ class Timeline:
         words = {"gpu": "cycles", "virtual": "virtual cycles", "hazard": "steps, not to scale"}
         return words.get(self.device, "modelled cycles")
 
+    @property
+    def doubted(self) -> bool:
+        """Whether ``verify`` calls the kernel wrong; the notes say why."""
+        return any(note.startswith("WRONG") for note in self.notes)
+
     def figure_label(self) -> str:
         """The words that every figure of this timeline carries."""
         how = {"gpu": "measured", "virtual": "virtual cycles"}.get(self.device, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+import case_files
 import pytest
 from ring_kernel import problem, ring
 
@@ -99,11 +100,18 @@ def test_a_clash_is_seen_however_short_it_is():
 
 
 def test_overlaps_in_bytes_of_their_own_are_no_hazard():
+    case = case_files.load(case_files.FOLDER / "right_own_bytes_only.cu")
+    timeline = trace(case.kernel, case.problem, device="virtual")
+    assert clashes_of(stays_of(timeline.to_frame()))  # a stage is loaded and read at once
+    assert not explore_timeline(timeline).clashes
+    assert not explore_timeline(timeline, find_hazards(case.kernel, case.problem)).clashes
+
+
+def test_a_hazard_report_decides_which_edge_is_shown_as_missing():
     timeline = traced(2, "NO_REUSE")
-    assert explore_timeline(timeline).clashes
-    right, wrong = ring(2), ring(2, "NO_REUSE")
-    assert not explore_timeline(timeline, find_hazards(right, problem(6))).clashes
-    assert explore_timeline(timeline, find_hazards(wrong, problem(6))).clashes
+    assert explore_timeline(timeline, find_hazards(ring(2, "NO_REUSE"), problem(6))).clashes
+    assert not explore_timeline(timeline, find_hazards(ring(2, "NO_WAIT"), problem(6))).clashes
+    assert not explore_timeline(timeline, find_hazards(ring(2), problem(6))).clashes
 
 
 def test_a_real_gpu_tells_no_landings_so_none_is_called_late():

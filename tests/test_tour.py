@@ -50,6 +50,21 @@ def test_an_executed_notebook_is_canonical_and_names_its_device(course):
     assert notebook.cells[2].outputs[0].data["text/plain"] == "2"
 
 
+def test_a_widget_leaves_its_still_picture_and_nothing_that_needs_a_kernel(course):
+    lesson = write(
+        course / "notebooks" / "00_x.ipynb", SETUP, "from course_lib import explore_stages",
+        "explore_stages()",
+    )  # fmt: skip
+    assert tour.run_notebook(lesson, course / "out" / "notebooks").ok
+    notebook = nbformat.read(course / "out" / "notebooks" / "00_x.ipynb", as_version=4)
+    (output,) = notebook.cells[2].outputs
+    assert "<img src=" in output.data["text/html"] and set(output.data) == {
+        "text/html",
+        "text/plain",
+    }
+    assert "widgets" not in notebook.metadata
+
+
 def test_a_failing_cell_is_named_with_its_sentence_and_nothing_is_written(course, capsys):
     write(
         course / "notebooks" / "00_x.ipynb", "x = 1", "raise ValueError('tile 3 is wrong\\nmore')"

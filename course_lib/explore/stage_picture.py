@@ -36,7 +36,8 @@ def words(situation: Situation) -> str:
         f"Model with L {situation.L:,.0f}, C {situation.C:,.0f}, S {situation.S}: "
         f"{model.iteration_cycles():,.0f} cycles per tile, "
         f"{model.uncovered_latency():,.0f} of them uncovered latency; {situation.resident} blocks "
-        f"of {situation.shared_bytes / KB:,.0f} KB per SM, limited by {_limiting(situation)}; least predicted time with S {best}"
+        f"of {situation.shared_bytes / KB:,.0f} KB per SM, limited by {_limiting(situation)}; "
+        f"least predicted time with S {best}"
     )
 
 

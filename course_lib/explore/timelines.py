@@ -30,8 +30,10 @@ def explore_timeline(
     """Scrub or play through a timeline; every stage shows its state and its tile.
 
     What is drawn is what ``timeline.to_frame()`` holds, of ``block`` (default: the first).
-    ``hazards`` is what ``find_hazards`` says of the same kernel: with it, a stage in which one tile
-    comes in while another is read is called a hazard, or not (warps may use parts of their own).
+    A stage in which one tile comes in while another is read is called unsafe where ``hazards``,
+    which is what ``find_hazards`` says of the same kernel, has that edge; without ``hazards``,
+    where ``verify`` called the kernel wrong when it was traced. In a right kernel such overlaps
+    are parts of a stage that warps have to themselves, and nothing is said of them.
     A ``HazardReport`` in place of the timeline shows its first hazard: not to scale, as early as
     nothing keeps the second access from being.
 
@@ -44,7 +46,9 @@ def explore_timeline(
         from course_lib.explore.from_hazard import timeline_of
 
         return TimelineExplorer(timeline_of(timeline), {h.edge for h in timeline.hazards}, block)
-    edges = None if hazards is None else {hazard.edge for hazard in hazards.hazards}
+    edges: set[str] | None = None if timeline.doubted else set()
+    if hazards is not None:
+        edges = {hazard.edge for hazard in hazards.hazards}
     return TimelineExplorer(timeline, edges, block)
 
 
@@ -59,7 +63,7 @@ class TimelineExplorer(Explorer):
         if not self.stays:
             raise ValueError("this timeline has no loads and no reads: there is no ring to show")
         self.clashes = clashes_of(self.stays, landings_known=timeline.device != "gpu")
-        if edges is not None:  # without its hazard, a clash is in bytes that are not shared
+        if edges is not None:  # an overlap without its hazard is in bytes that are not shared
             self.clashes = [c for c in self.clashes if edges & {EDGE_OF[c.kind], "other"}]
         self.stages = 1 + max(stay.stage for stay in self.stays)
         total = max((row.end for row in timeline.intervals), default=1.0)
