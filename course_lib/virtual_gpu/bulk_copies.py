@@ -27,7 +27,7 @@ from course_lib.virtual_gpu.clock import fetch, log_landing, occupy, stall_until
 from course_lib.virtual_gpu.copies import draw
 from course_lib.virtual_gpu.global_accesses import global_access
 from course_lib.virtual_gpu.happens_before import ASYNC_PROXY, COLUMN_BULK, WRITES
-from course_lib.virtual_gpu.mbarriers import find, land_bytes_of, record_at
+from course_lib.virtual_gpu.mbarriers import land_bytes_of, record_at, use
 from course_lib.virtual_gpu.raw import copy_bytes, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_BULK_CAPACITY,
@@ -344,7 +344,7 @@ def shared_range(block, shared, count):
 @native
 def rt_bulk_load(block, thread, shared, address, count, mbarrier, site):
     """cp.async.bulk.shared.global: `count` bytes, completing on an mbarrier."""
-    number = find(block, mbarrier)
+    number = use(block, thread, mbarrier, site)
     if number < 0:
         return number
     if (shared | address) & 15:
@@ -392,7 +392,7 @@ def rt_tensor_copy(block, thread, shared, map_, mbarrier, x, y, z, kind, site):
     """cp.async.bulk.tensor: the box of a tensor map (host address) at (x, y, z)."""
     number = -1
     if kind == BULK_TENSOR_LOAD:
-        number = find(block, mbarrier)
+        number = use(block, thread, mbarrier, site)
         if number < 0:
             return number
     if load64(map_, TM_MARK) != MAP_MARK:

@@ -47,6 +47,7 @@ from course_lib.virtual_gpu.records import (
     K_TIMED,
     LAND_EARLY,
     LAND_RANDOM,
+    T_COPY_COMMITTED,
     T_COPY_FIRST,
     T_COPY_GROUP,
     T_COPY_LAST,
@@ -231,7 +232,9 @@ def rt_copy_async(block, thread, target, source, count, source_count, site, addr
 @native
 def rt_copy_commit(block, thread):
     """Close the open group: copies issued from now on belong to the next one."""
-    store64(thread, T_COPY_GROUP, load64(thread, T_COPY_GROUP) + 1)
+    group = load64(thread, T_COPY_GROUP) + 1
+    store64(thread, T_COPY_GROUP, group)
+    store64(thread, T_COPY_COMMITTED, group)
     return 0
 
 
@@ -239,7 +242,8 @@ def rt_copy_commit(block, thread):
 def rt_copy_wait(block, thread, allowed, site):
     """Wait until at most `allowed` of the thread's youngest groups are pending (-1: none, not even
     the open one)."""
-    limit = load64(thread, T_COPY_GROUP) - allowed
+    # An arrival behind copies ends a group too, but does not commit it.
+    limit = min(load64(thread, T_COPY_GROUP) - allowed, load64(thread, T_COPY_COMMITTED))
     if load64(load64(block, B_CORE), K_CHECK) != 0:
         copies_complete(block, thread, limit)
     copy = load64(thread, T_COPY_FIRST)

@@ -1,9 +1,11 @@
 """Orderings through memory: atomics, strong loads and stores, and fences (PTX ISA, release and
 acquire patterns).
 
-A release pattern is a release operation, or a fence and a later strong write; an acquire pattern is
-an acquire operation, or a strong read and a later fence. Each word that was released to has a
-vector. A read-modify-write continues the release before it; any other write starts anew.
+A release pattern is a release operation, or a fence or a release to the same word and a later
+strong write; an acquire pattern is an acquire operation, or a strong read and a later fence or
+acquire of the same word. Each word that was released to has a vector, and for each thread one of
+what it has released to the word and one of what its reads of it saw. A read-modify-write continues
+the release before it; any other write starts anew.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from course_lib.virtual_gpu.abi import (
     ORDER_ACQUIRE,
     ORDER_DEVICE,
     ORDER_RELEASE,
+    T_THREAD,
     WORD_LOAD,
     WORD_STORE,
 )
@@ -44,12 +47,13 @@ from course_lib.virtual_gpu.records import (
 from course_lib.virtual_gpu.vector_clocks import exhausted
 
 WORDS_AT_FIRST = 64
+OWNER_SHIFT = 50  # above an address: 0, or 1 + twice the thread (+ 1) whose vector it is
 
 
 @native
 def place_of(table, capacity, address):
     """Where a word is, or would be, in an open hash table of (address, vector) pairs."""
-    index = ((address >> 1) * 0x9E3779B1 >> 8) & (capacity - 1)
+    index = (((address >> 1) ^ (address >> OWNER_SHIFT)) * 0x9E3779B1 >> 8) & (capacity - 1)
     while load64(table, 2 * index) != 0 and load64(table, 2 * index) != address:
         index = (index + 1) & (capacity - 1)
     return table + index * 16
@@ -108,6 +112,7 @@ def rt_order_word(block, thread, address, what, order):
     if not checks(block):
         return 0
     between_blocks = order & ORDER_DEVICE and is_global(address) and checks_global(block)
+    released, seen = own_keys(thread, address)
     if what != WORD_STORE:
         if between_blocks:
             read_from_blocks(block, thread, address, order & ORDER_ACQUIRE)
@@ -115,8 +120,12 @@ def rt_order_word(block, thread, address, what, order):
         if vector != 0:
             if order & ORDER_ACQUIRE:
                 acquire(block, thread, vector)
-            else:
-                see(block, thread, vector)
+            see(block, thread, vector)
+            join_vector(block, word_vector(block, seen), vector)
+        if order & ORDER_ACQUIRE:
+            vector = find_word(block, seen)
+            if vector != 0:
+                acquire(block, thread, vector)
     if what != WORD_LOAD:
         if what == WORD_STORE:
             vector = find_word(block, address)
@@ -126,10 +135,20 @@ def rt_order_word(block, thread, address, what, order):
         if between_blocks:
             release_to_blocks(block, thread, address, order & ORDER_RELEASE)
         if order & ORDER_RELEASE:
-            release(block, thread, word_vector(block, address))
-        elif load64(thread, T_FENCED) != 0:
+            release(block, thread, word_vector(block, released))
+        vector = find_word(block, released)
+        if vector != 0:
+            join_vector(block, word_vector(block, address), vector)
+        if load64(thread, T_FENCED) != 0:
             join_vector(block, word_vector(block, address), load64(thread, T_FENCED))
     return 0
+
+
+@native
+def own_keys(thread, address):
+    """The keys of what a thread has released to a word, and of what its reads of it saw."""
+    owner = 2 * load64(thread, T_THREAD) + 1
+    return address | (owner << OWNER_SHIFT), address | ((owner + 1) << OWNER_SHIFT)
 
 
 @native

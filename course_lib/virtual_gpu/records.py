@@ -278,6 +278,7 @@ T_BULK_GROUP = T_RUNTIME + 12  # number of the bulk group that is open for new c
 T_BULK_PENDING = T_RUNTIME + 13  # this thread's bulk stores that have not completed
 T_BULK_COLUMN = T_RUNTIME + 14  # its column of the happens-before clocks, -1 = none yet
 T_BULK_READY = T_RUNTIME + 15  # virtual cycle at which its latest bulk store has read its source
+T_COPY_COMMITTED = T_RUNTIME + 16  # copies of groups below this one are committed
 
 # Block record.
 B_MBARRIERS = B_RUNTIME + 60  # address of mbarrier record 0, 0 = this kernel has none

@@ -106,6 +106,7 @@ from course_lib.virtual_gpu.records import (
     T_BULK_GROUP,
     T_BULK_PENDING,
     T_BULK_READY,
+    T_COPY_COMMITTED,
     T_COPY_FIRST,
     T_COPY_GROUP,
     T_COPY_LAST,
@@ -175,6 +176,7 @@ def start_threads(core, block, clock):
         store64(thread, T_COPY_FIRST, 0)
         store64(thread, T_COPY_LAST, 0)
         store64(thread, T_COPY_GROUP, 0)
+        store64(thread, T_COPY_COMMITTED, 0)
         store64(thread, T_BULK_GROUP, 0)
         store64(thread, T_BULK_PENDING, 0)
         store64(thread, T_BULK_COLUMN, -1)

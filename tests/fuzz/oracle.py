@@ -1,113 +1,109 @@
-"""Which statements of a program race, by brute force: reachability in the explicit graph of events.
+"""Races by brute force: reachability in the explicit graph of a run's events.
 
-Independent of the checker's algorithms: no clocks, no shadow memory. Every event has the set of
-events that happen before it as a bit mask; every pair of conflicting accesses is looked at.
+Written from docs/memory_model.md, and independent of the checker's algorithms: no clocks, no shadow
+memory. `graph.py` turns a program and what its run decided into events and edges; here every pair
+of conflicting accesses to every byte is looked at.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from fuzz.programs import Program, Statement
+from fuzz.graph import Access, Graph
 
-READS = ("read", "strong read")
-ACCESSES = ("read", "write", "atomic", "strong read", "strong write", "copy")
-STRONG = ("atomic", "strong read", "strong write")
-
-
-@dataclass
-class Event:
-    """An access by one thread; `before`: the events that it can be reached from."""
-
-    statement: int
-    bit: int
-    before: int
+RACE, REMARK = "race", "remark"
 
 
-@dataclass
-class Graph:
-    """What is known so far, in the order of the text."""
+@dataclass(frozen=True)
+class Pair:
+    """Statements (the lower first) with unordered conflicting accesses, and what it is."""
 
-    before: dict[int, int] = field(default_factory=dict)  # by thread
-    copies: dict[int, list[list[int]]] = field(default_factory=dict)  # by thread: groups of bits
-    events: list[Event] = field(default_factory=list)
-
-
-def racy_pairs(program: Program) -> set[tuple[int, int]]:
-    """Pairs of statements (the lower first) with two unordered conflicting accesses."""
-    graph = Graph()
-    threads = program.warps * 32
-    exited: set[int] = set()
-    for thread in range(threads):
-        graph.before[thread] = 0
-        graph.copies[thread] = [[]]
-    for number, statement in enumerate(program.statements):
-        active = [t for t in statement.threads() if t not in exited]
-        if statement.kind == "exit":
-            exited.update(active)
-        else:
-            _add(graph, number, statement, active)
-    return _unordered(program, graph.events)
+    first: int
+    second: int
+    kind: str
 
 
-def _add(graph: Graph, number: int, statement: Statement, active: list[int]) -> None:
-    kind = statement.kind
-    if kind in ACCESSES:
-        for thread in active:
-            bit = 1 << len(graph.events)
-            graph.events.append(Event(number, bit, graph.before[thread]))
-            if kind == "copy":
-                graph.copies[thread][-1].append(bit)
-            else:
-                graph.before[thread] |= bit
-    elif kind == "commit":
-        for thread in active:
-            graph.copies[thread].append([])
-    elif kind == "wait":
-        for thread in active:
-            groups = graph.copies[thread]
-            for group in groups[: len(groups) - 1 - statement.number]:
-                for bit in group:
-                    graph.before[thread] |= bit
-    elif kind in ("barrier", "pair"):
-        _join(graph, active, active)
-    elif kind == "syncwarp":
-        for warp in {thread // 32 for thread in active}:
-            lanes = [thread for thread in active if thread // 32 == warp]
-            _join(graph, lanes, lanes)
-    elif kind == "arrive":
-        _join(graph, active, [t for t in active if statement.others >> t // 32 & 1])
+def racy_bytes(graph: Graph) -> Mapping[Pair, set[int]]:
+    """For each pair the bytes of shared memory in which it races."""
+    found: dict[Pair, set[int]] = {}
+    by_cover: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    spans = {(a.statement, a.offset): a for a in graph.accesses}
+    for byte in range(max((a.end for a in graph.accesses), default=0)):
+        cover = tuple(span for span, a in spans.items() if a.offset <= byte < a.end)
+        by_cover.setdefault(cover, []).append(byte)
+    for cover, places in by_cover.items():
+        accesses = [a for a in graph.accesses if (a.statement, a.offset) in cover]
+        for pair in unordered(graph, accesses):
+            found.setdefault(pair, set()).update(places)
+    return found
 
 
-def _join(graph: Graph, arriving: list[int], waiting: list[int]) -> None:
-    """Everything before the arrivals happens before what those who wait do next."""
-    joined = 0
-    for thread in arriving:
-        joined |= graph.before[thread]
-    for thread in waiting:
-        graph.before[thread] = joined
+def unordered(graph: Graph, accesses: list[Access]) -> set[Pair]:
+    """Pairs of accesses to one place that no path joins in either direction.
 
-
-def _unordered(program: Program, events: list[Event]) -> set[tuple[int, int]]:
+    An asynchronous access begins where it is issued, and whoever sees it complete knows no more of
+    its issuer than this access; but what came before it in this place comes before what follows.
+    """
+    links = {a.end_node: a.node for a in accesses if a.end_node != a.node}
+    mine = {a.end_node: 1 << number for number, a in enumerate(accesses)}
+    before, fenced = reachability(graph, links, mine)
     found = set()
-    for index, second in enumerate(events):
-        for first in events[:index]:
-            one, two = (program.statements[e.statement] for e in (first, second))
-            apart = one.offset + one.bytes <= two.offset or two.offset + two.bytes <= one.offset
-            if apart or (one.kind in READS and two.kind in READS):
+    for number, first in enumerate(accesses):
+        for other in range(number):
+            second = accesses[other]
+            if not conflict(first, second):
                 continue
-            if one.kind in STRONG and two.kind in STRONG:
+            one, two = (
+                min(first.statement, second.statement),
+                max(first.statement, second.statement),
+            )
+            if before[first.node] >> other & 1:
+                early, late, known = second, first, fenced[first.node] >> other & 1
+            elif before[second.node] >> number & 1:
+                early, late, known = first, second, fenced[second.node] >> number & 1
+            else:
+                found.add(Pair(one, two, RACE))
                 continue
-            if not second.before & first.bit:
-                found.add((first.statement, second.statement))
+            if late.proxy and not early.proxy and not known:
+                remark = late.writes and not early.writes
+                found.add(Pair(one, two, REMARK if remark else RACE))
     return found
 
 
-def cells_of(program: Program, pairs: set[tuple[int, int]]) -> set[int]:
-    """The bytes of shared memory in which pairs of statements overlap."""
-    found: set[int] = set()
-    for pair in pairs:
-        one, two = (program.statements[number] for number in pair)
-        start = max(one.offset, two.offset)
-        found.update(range(start, min(one.offset + one.bytes, two.offset + two.bytes)))
-    return found
+def conflict(first: Access, second: Access) -> bool:
+    """Do two accesses to one place race where nothing orders them?"""
+    if first is second or not (first.writes or second.writes):
+        return False
+    return not (first.strong and second.strong)
+
+
+def reachability(
+    graph: Graph, links: Mapping[int, int], mine: Mapping[int, int]
+) -> tuple[list[int], list[int]]:
+    """For each node the accesses that it can be reached from, as a mask: by any path, and by one
+    that holds a proxy fence. `mine` has the bit of the access that is complete at a node."""
+    count = len(graph.edges)
+    before, fenced = [0] * count, [0] * count
+    done = bytearray(count)
+    for root in range(count):
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            sources = graph.edges[node]
+            if node in links:
+                sources = [*sources, links[node]]
+            waiting = [source for source in sources if not done[source]]
+            if waiting and not done[node]:
+                stack += waiting
+                continue
+            stack.pop()
+            if done[node]:
+                continue
+            done[node] = 1
+            for source in sources:
+                before[node] |= before[source] | mine.get(source, 0)
+                fenced[node] |= fenced[source]
+            if node in graph.proxy_fences:
+                fenced[node] |= before[node]
+    return before, fenced

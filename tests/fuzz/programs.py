@@ -1,7 +1,9 @@
-"""Random straight-line programs of one block, as PTX text and as statements for the oracle.
+"""Random straight-line programs of one block: accesses, barriers and cp.async (patterns.py has the
+rest).
 
-Every statement is one line of PTX with a guard: the warps and lanes that execute it. Statements run
-in the order of the text in every thread, so the text's order is a topological order of the graph.
+Every statement is one line of PTX with a guard: the warps and lanes that execute it. Every thread
+runs its statements in the order of the text, and none waits for anything later in the text, so no
+program can hang.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ FULL = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Statement:
-    """`kind`: read, write, atomic, strong read, strong write, copy, commit, wait, barrier, pair,
-    arrive, syncwarp or exit; `number`: groups allowed, or the barrier's number."""
+    """`kind` is a key of text.WRITERS; `number`: groups allowed, a barrier's number, or a count.
+
+    `order`: of a strong access, fence, arrival or wait; `mbarrier`: its offset in shared memory;
+    `phase`: the phase that a pattern is certain of, -1 where only the run shows it.
+    """
 
     kind: str
     warps: int
@@ -26,6 +31,9 @@ class Statement:
     bytes: int = 4
     number: int = 0
     others: int = 0  # arrive: the warps that wait there
+    order: str = ""
+    mbarrier: int = 0
+    phase: int = -1
 
     def threads(self) -> list[int]:
         """Linear indices of the threads that execute it."""
@@ -44,9 +52,10 @@ class Program:
 
     warps: int
     statements: tuple[Statement, ...]
+    data: int = BYTES  # bytes of shared memory that plain accesses, copies and wgmma use
 
 
-def random_program(seed: int) -> Program:
+def plain_program(seed: int) -> Program:
     """The program of a seed. Every second one has many barriers, so that most of it is ordered."""
     source = random.Random(seed)
     warps = source.choice((2, 3))
@@ -108,87 +117,3 @@ def _statement(source: random.Random, warps: int, alive: int, named: int) -> Sta
     if kind == "read":
         return Statement(kind, some, lanes, offset, size)
     return Statement(kind, some, lanes & -lanes if source.random() < 0.7 else lanes, offset, size)
-
-
-def to_ptx(program: Program) -> str:
-    """The kernel `fuzz(x)`; statement k is at line k + 1 of the "cell"."""
-    body = []
-    for number, statement in enumerate(program.statements):
-        body.append(f"\t.loc 1 {number + 1} 1")
-        body += [f"\t{line}" for line in _lines(statement, number)]
-    text = "\n".join(body)
-    return f""".version 8.0
-.target sm_90
-.address_size 64
-.visible .entry fuzz(.param .u64 x)
-{{
-	.reg .pred %p<4>;
-	.reg .b32 %r<16>;
-	.reg .b16 %h<3>;
-	.reg .b64 %rd<4>;
-	.shared .align 16 .b8 data[{BYTES}];
-	ld.param.u64 %rd1, [x];
-	cvta.to.global.u64 %rd2, %rd1;
-	mov.u32 %r1, %tid.x;
-	shr.u32 %r2, %r1, 5;
-	and.b32 %r3, %r1, 31;
-	mov.u32 %r9, 0;
-	mov.u16 %h1, 0;
-{text}
-	ret;
-}}
-.file 1 "cell"
-"""
-
-
-def _lines(statement: Statement, number: int) -> list[str]:
-    guard = [
-        f"shr.u32 %r4, {statement.warps}, %r2;",
-        f"shr.u32 %r5, {statement.lanes}, %r3;",
-        "and.b32 %r4, %r4, %r5;",
-        "and.b32 %r4, %r4, 1;",
-        "setp.eq.u32 %p1, %r4, 0;",
-        f"@%p1 bra L{number};",
-    ]
-    return [*guard, *_instructions(statement), f"L{number}:"]
-
-
-def _instructions(s: Statement) -> list[str]:
-    place = f"[data+{s.offset}]"
-    letters = {1: ("u8", "%h1"), 2: ("u16", "%h1"), 4: ("u32", "%r9")}
-    if s.kind in ("read", "write"):
-        what = "ld" if s.kind == "read" else "st"
-        if s.bytes == 16:
-            operands = ["{%r9, %r10, %r11, %r12}", place]
-            kind = "v4.u32"
-        else:
-            kind, register = letters[s.bytes]
-            operands = [register, place]
-        if what == "st":
-            operands.reverse()
-        return [f"{what}.shared.{kind} {', '.join(operands)};"]
-    if s.kind == "atomic":
-        return [f"atom.shared.add.u32 %r13, {place}, 1;"]
-    if s.kind == "strong read":
-        return [f"ld.volatile.shared.u32 %r9, {place};"]
-    if s.kind == "strong write":
-        return [f"st.volatile.shared.u32 {place}, %r9;"]
-    if s.kind == "copy":
-        return [f"cp.async.ca.shared.global {place}, [%rd2], {s.bytes};"]
-    if s.kind == "commit":
-        return ["cp.async.commit_group;"]
-    if s.kind == "wait":
-        return [f"cp.async.wait_group {s.number};"]
-    if s.kind == "barrier":
-        return ["bar.sync 0;"]
-    if s.kind == "pair":
-        return [f"bar.sync {s.number}, 64;"]
-    if s.kind == "arrive":
-        waiters = s.others
-        return [
-            f"shr.u32 %r4, {waiters}, %r2;", "and.b32 %r4, %r4, 1;", "setp.ne.u32 %p2, %r4, 0;",
-            f"@%p2 bar.sync {s.number}, 64;", f"@!%p2 bar.arrive {s.number}, 64;",
-        ]  # fmt: skip
-    if s.kind == "syncwarp":
-        return [f"bar.warp.sync {s.lanes};"]
-    return ["ret;"]

@@ -1,0 +1,20 @@
+// The flag comes later, but orders nothing: the copy may meet an mbarrier that is not there yet.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ Mbarrier full;
+    __shared__ __align__(16) unsigned s[64];
+    __shared__ unsigned flag;
+    const unsigned t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t == 0) {
+        init(&full, 1);
+        expect(&full, 256);
+        st_relaxed(&flag, 1);
+        wait(&full, 0);
+        out[0] = s[0];
+    }
+    if (t == 32) {
+        while (!ld_relaxed(&flag));
+        bulk_load(s, in, 256, &full);
+    }
+}

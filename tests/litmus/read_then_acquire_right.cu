@@ -1,0 +1,17 @@
+// A relaxed read, then an acquire of the same flag: the pair acquires what the read saw.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ unsigned s[32], flag;
+    const unsigned t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t == 0) {
+        s[0] = in[0];
+        st_release(&flag, 1);
+    }
+    if (t == 32) {
+        while (ld_relaxed(&flag) != 1);
+        st_relaxed(&flag, 2);
+        ld_acquire(&flag);
+        out[0] = s[0];
+    }
+}
