@@ -56,6 +56,7 @@ def test_a_wrong_variant_is_never_ranked_however_fast_it_is():
     wrong, right = found.rows
     assert wrong.right is False and not wrong.ranked and wrong.time is None
     assert "reuse edge" in wrong.wrong and "WRONG" in str(found)
+    assert not right._replace(right=False).ranked
     assert right.ranked and found.best[right.problem] is right
     assert not sweep(kernel, LONG, device="virtual", SKIP=1).best
 
