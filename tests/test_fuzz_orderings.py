@@ -15,4 +15,4 @@ def test_the_checker_agrees_with_brute_force_under_every_policy(first):
     answers = [difference(seed) for seed in range(first, first + BATCH)]
     wrong = [text for text, _ in answers if text]
     assert not wrong, "\n".join(wrong)
-    assert BATCH // 4 < sum(racy for _, racy in answers) < 3 * BATCH // 4
+    assert BATCH // 5 < sum(racy for _, racy in answers) < 9 * BATCH // 10
