@@ -6,7 +6,7 @@ addresses of copies and reads, never from counting. ``timeline`` says what the i
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -310,7 +310,41 @@ def _tile_in_stage(read: _Read, own: Sequence[_Load], everyone: Sequence[_Load])
     return others[-1] if others and not own else -1
 
 
+def _hold_at_barriers(warps: Sequence[_Warp]) -> None:
+    """End no warp's stay at a barrier of the block before the last one has come to it.
+
+    On hardware the clock behind a barrier can be read before the barrier lets the warp go on, so
+    the stamp alone makes a long stay look short. The n-th pass of every warp at one line is one
+    barrier; where counts differ it is not a barrier of all warps. What the warp does next shows
+    that it had gone on.
+    """
+    passes: dict[tuple[int, int | None], list[list[_Sync]]] = defaultdict(list)
+    for warp in warps:
+        mine: dict[int | None, list[_Sync]] = defaultdict(list)
+        for sync in warp.syncs:
+            if sync.kind == "barrier":
+                mine[sync.line].append(sync)
+        for line, syncs in mine.items():
+            passes[warp.block, line].append(syncs)
+    latest: dict[int, float] = {}
+    for everyone in passes.values():
+        if len({len(syncs) for syncs in everyone}) == 1:
+            for instance in zip(*everyone, strict=True):
+                arrived = max(sync.start for sync in instance)
+                latest.update({id(sync): arrived for sync in instance})
+    for warp in warps:
+        starts = sorted(
+            event.start for events in (warp.loads, warp.reads, warp.syncs) for event in events
+        )
+        for sync in warp.syncs:
+            if sync.end < latest.get(id(sync), sync.end):
+                after = bisect_left(starts, sync.end)
+                then = starts[after] if after < len(starts) else latest[id(sync)]
+                sync.end = max(sync.end, min(latest[id(sync)], then))
+
+
 def _rows(warps: Sequence[_Warp]) -> list[Interval]:
+    _hold_at_barriers(warps)
     rows: list[Interval] = []
     waits: dict[tuple[int | None, int], Interval] = {}  # (warp, or None for the first; tile)
     for warp in warps:

@@ -423,3 +423,50 @@ def test_a_wrong_kernel_is_traced_and_the_timeline_says_that_it_is_wrong():
     assert "WRONG by verify" in str(wrong)
     assert "wrong by verify" in wrong.plot().axes[0].get_title(loc="left")
     assert "WRONG" not in str(trace(ring(2), problem(), device="virtual"))
+
+
+def early_at_the_barrier(line_of_slow_warp=43):
+    """Warp 0 reads 100 cycles and warp 1 500; both stamps behind the barrier come after 6."""
+    stamps = []
+    for number, compute in ((0, 100), (1, 500)):
+        warp = Warp(number)
+        warp.now = 1000.0
+        warp.copy(0, 0)
+        warp.wait(10)
+        warp.read(0, compute)
+        warp.barrier(43 if number == 0 else line_of_slow_warp)
+        warp.now = 1540.0
+        warp.copy(1, 0)
+        warp("exit")
+        stamps += warp.stamps
+    rows = build(stamps)[0]
+    return {r.warp: r for r in rows if r.kind == "reuse"}, rows
+
+
+def test_nobody_leaves_a_barrier_before_the_last_one_has_come():
+    reuse, rows = early_at_the_barrier()
+    (last,) = [r.end for r in rows if r.kind == "read" and r.warp == 1]
+    assert reuse[0].end == last > reuse[0].start + 100
+    assert reuse[1].end == reuse[1].start + 6
+
+
+def test_barriers_at_two_lines_are_not_one():
+    reuse, _ = early_at_the_barrier(line_of_slow_warp=44)
+    assert reuse[0].end == reuse[0].start + 6
+
+
+def test_what_a_warp_does_next_shows_that_it_had_left_the_barrier():
+    stamps = []
+    for number, compute in ((0, 100), (1, 500)):
+        warp = Warp(number)
+        warp.copy(0, 0)
+        warp.wait(10)
+        warp.read(0, compute)
+        warp.barrier()
+        warp.now += 50
+        warp.copy(1, 0)
+        warp("exit")
+        stamps += warp.stamps
+    rows = build(stamps)[0]
+    reuse = next(r for r in rows if r.kind == "reuse" and r.warp == 0)
+    assert reuse.end == reuse.start + 6 + 50 + 5  # where it issues its next copy
