@@ -15,6 +15,7 @@ SHAPES = tuple(
     ColumnMoments.of_tiles(*shape, seed=11) for shape in ((1, 1), (2, 2), (5, 1), (8, 2))
 )
 """Shapes for the results: one tile, two, an odd number, and more."""
+STAGED = ColumnMoments.of_tiles(4, 1, seed=11)
 MEASURED = ColumnMoments.of_tiles(12, 1, seed=11)
 """What the grader measures its own L and C on."""
 CLOSE = 0.1
@@ -38,7 +39,7 @@ def check_buffer(answers: Answers) -> Judgement:
     kernel = kernel_in(answers, KERNEL)
     if not isinstance(kernel, Kernel):
         return 0.0, [kernel]
-    return judging.staged(kernel, SHAPES[3], stages=1)
+    return judging.staged(kernel, STAGED, stages=1)
 
 
 def check_edges(answers: Answers) -> Judgement:

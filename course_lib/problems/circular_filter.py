@@ -11,12 +11,12 @@ from course_lib.problems.tiled import TiledProblem
 
 SAMPLES = 4096
 """Samples of one signal; a tile is one signal."""
-WEIGHTS = (1, 3, 7, 12, 16, 18, 11, 6, 2)
+WEIGHTS = (5, 11, 3)
 """Not symmetric, so that a filter that runs backwards is seen."""
 
 
 class CircularFilter(TiledProblem):
-    """Filter closed signals of 4096 samples with nine weights, modulo 2³².
+    """Filter closed signals of 4096 samples with three weights, modulo 2³².
 
     The kernel is ``(const unsigned* x, unsigned* y, int tiles)``. Signal ``t`` of block ``b``
     starts at element ``(b*tiles + t) * 4096`` of ``x``; the same place of ``y`` must hold, for each

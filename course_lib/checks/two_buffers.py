@@ -1,0 +1,100 @@
+"""Exercise 2: prologue, steady state, epilogue; any number of tiles, and a real overlap."""
+
+from __future__ import annotations
+
+from course_lib.checks import judging
+from course_lib.checks.answers import kernel_in
+from course_lib.checks.exercise import Answers, Exercise, Part
+from course_lib.checks.judging import Judgement
+from course_lib.kernel import Kernel
+from course_lib.problems import CircularFilter
+
+KERNEL = "two_buffers_filter"
+SHAPES = tuple(
+    CircularFilter.of_tiles(*shape, seed=22) for shape in ((1, 1), (2, 1), (3, 2), (5, 1), (8, 2))
+)
+"""Shapes for the results: fewer tiles than buffers, as many, odd numbers, and more."""
+STAGED = CircularFilter.of_tiles(4, 1, seed=22)
+TRACED = CircularFilter.of_tiles(12, 1, seed=22)
+LEAST_OVERLAP = 0.3
+"""Least share of loading or computing, whichever is shorter, that must happen beside the other."""
+
+
+def check_runs(answers: Answers) -> Judgement:
+    """The kernel compiles, runs and writes something."""
+    kernel = kernel_in(answers, KERNEL)
+    return judging.runs(kernel, SHAPES[3]) if isinstance(kernel, Kernel) else (0.0, [kernel])
+
+
+def check_results(answers: Answers) -> Judgement:
+    """Results of all shapes."""
+    kernel = kernel_in(answers, KERNEL)
+    return judging.right(kernel, SHAPES) if isinstance(kernel, Kernel) else (0.0, [kernel])
+
+
+def check_edges(answers: Answers) -> Judgement:
+    """Every ordering edge."""
+    kernel = kernel_in(answers, KERNEL)
+    return judging.ordered(kernel, SHAPES[3]) if isinstance(kernel, Kernel) else (0.0, [kernel])
+
+
+def check_buffers(answers: Answers) -> Judgement:
+    """Two buffers, through which every tile goes once."""
+    kernel = kernel_in(answers, KERNEL)
+    if not isinstance(kernel, Kernel):
+        return 0.0, [kernel]
+    return judging.staged(kernel, STAGED, stages=2)
+
+
+def check_overlap(answers: Answers) -> Judgement:
+    """The next tile is on its way while one is consumed: by the timeline, not by the time."""
+    kernel = kernel_in(answers, KERNEL)
+    if not isinstance(kernel, Kernel):
+        return 0.0, [kernel]
+    why_not = judging.gate(kernel, SHAPES[3])
+    if why_not:
+        return 0.0, [why_not]
+    try:
+        found = judging.timeline(kernel, TRACED)
+    except judging.CannotJudge as refused:
+        return 0.0, [str(refused)]
+    share, depth = judging.overlap(found), found.depth()
+    if share >= LEAST_OVERLAP:
+        words = f"{depth} tile{'s' * (depth != 1)} in flight while one is consumed"
+        return 1.0, [f"It overlaps: {words}; {share:.0%} of what could happen together does."]
+    if depth:
+        return 0.0, [
+            "The next load begins early enough, but it has to be over before the computation "
+            "starts: no load is on its way while a tile is consumed. Which groups does your wait "
+            "wait for? Look at trace(kernel, problem).plot()."
+        ]
+    return 0.0, [
+        "No load is on its way while a tile is consumed: the next tile's load must begin before "
+        "this tile's computation. Look at trace(kernel, problem).plot()."
+    ]
+
+
+EXERCISE = Exercise(
+    name="two_buffers",
+    title="Exercise 2: Two buffers",
+    kernels={KERNEL: "answer-kernel"},
+    literals={},
+    prose=("explain-test",),
+    parts=(
+        Part("runs", 1, check_runs),
+        Part("results", 5, check_results),
+        Part("edges", 4, check_edges),
+        Part("buffers", 3, check_buffers),
+        Part("overlap", 4, check_overlap),
+        Part(
+            "explain-test",
+            3,
+            rubric=(
+                "1 point: says before measuring what must stay the same (bytes, arithmetic) and "
+                "what must fall (waiting, time). 1 point: gives the measured figures of both "
+                "versions with their device, and says of each whether it did. 1 point: concludes "
+                "what they show, and why neither less waiting nor less time alone would."
+            ),
+        ),
+    ),
+)
