@@ -8,12 +8,11 @@ of bandwidth, and lets their computing take turns, as if one block's computing f
     round(r) = max(total_cycles of one block,  r · tiles · C,  r · tiles · tile_bytes / bandwidth)
     time     = sum of round(r) over the rounds that the SM's blocks make
 
-With one block of 128 threads for each SM this came within 3 % of the H200 for a ring with a lot of
-arithmetic (S=1 to 8), and between 26 % too fast and 15 % too slow for rings with little: their loads
-slow each other down, and the clock stamps lengthen their C. With four such blocks for each SM it was
-15 to 42 % too slow: their computing fills an SM only in part, and overlaps.
-Where a measurement lies off the model, the model leaves something out; which
-part is the question to ask.
+With one block of 128 threads for each SM this came within 3 % of the H200 for a ring with a lot
+of arithmetic (S=1 to 8), and between 26 % too fast and 15 % too slow for rings with little: their
+loads slow each other down, and the clock stamps lengthen their C. With four such blocks for each SM
+it was 15 to 42 % too slow: their computing fills an SM only in part, and overlaps. Where a
+measurement lies off the model, the model leaves something out; which part is the question to ask.
 """
 
 from __future__ import annotations
