@@ -160,21 +160,25 @@ def _obstacle(kernel: Any) -> str | None:
     if not _cupy_works():
         return "there is a GPU, but CuPy cannot use it: see course_lib.doctor()"
     arch = getattr(kernel, "arch", None)
-    if arch and not runs_on(arch, found.capability):
+    if arch and loadable_arch(arch, found.capability) is None:
         return f"the kernel was compiled for {arch}, and this GPU ({found.name}) is {found.arch}"
     return None
 
 
-def runs_on(arch: str, capability: tuple[int, int]) -> bool:
-    """Whether a cubin for `arch` runs on a GPU: the same major version, no newer minor.
+def loadable_arch(arch: str, capability: tuple[int, int]) -> str | None:
+    """The architecture that PTX compiled for `arch` is to be assembled for on a GPU; None: it
+    cannot run there.
 
-    `sm_90a` runs on 9.0 alone.
+    PTX runs on its own architecture and every later one, so it is assembled for the GPU's own.
+    With an `a` (sm_90a) it holds instructions that no other architecture has, and with an `f`
+    (sm_100f) those of one family (PTX ISA, `.target`).
     """
-    number = arch_number(arch)
-    major, minor = divmod(number, 10)
+    major, minor = divmod(arch_number(arch), 10)
     if arch.endswith("a"):
-        return (major, minor) == capability
-    return major == capability[0] and minor <= capability[1]
+        return arch if (major, minor) == capability else None
+    if arch.endswith("f"):
+        return arch if major == capability[0] and minor <= capability[1] else None
+    return f"sm_{capability[0]}{capability[1]}" if (major, minor) <= capability else None
 
 
 @functools.lru_cache(maxsize=1)

@@ -52,6 +52,12 @@ class TensorMap:
         slots += [*_three(self.box), self.swizzle]
         return struct.pack("<16Q", *slots, *[0] * (16 - len(slots)))
 
+    def _driver_strides(self) -> list[int]:
+        """Bytes from one y to the next and so on. One dimension has none, but the driver refuses
+        an empty list: it gets one that it does not use."""
+        strides = [int(n) for n in reversed(self.array.strides)][1:]
+        return strides or [-(-int(self.array.nbytes) // 16) * 16]
+
     def real_bytes(self) -> bytes:
         """The driver's map (cuTensorMapEncodeTiled) of an array in the GPU's memory."""
         import ctypes
@@ -66,7 +72,7 @@ class TensorMap:
             count,
             self.array.data.ptr,
             [driver.cuuint64_t(int(n)) for n in reversed(self.array.shape)],
-            [driver.cuuint64_t(int(n)) for n in reversed(self.array.strides)][1:],
+            [driver.cuuint64_t(n) for n in self._driver_strides()],
             [driver.cuuint32_t(int(n)) for n in reversed(self.box)],
             [driver.cuuint32_t(1)] * count,
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

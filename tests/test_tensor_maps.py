@@ -7,9 +7,11 @@ import struct
 import numpy as np
 import pytest
 
+from course_lib.devices import gpu
 from course_lib.tensor_maps import TensorMapError, tensor_map
 from course_lib.virtual_gpu.memory import ArgumentError
 from tests.async_device import POLICIES, run
+from tests.box_runs import copy_on_gpu
 
 LOAD = r"""
     __shared__ alignas(1024) char tile[BYTES];
@@ -96,12 +98,47 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].__name__}-{c[2]}-{c[3]}-{c[4]}")
-def test_a_box_lands_as_the_model_says(case):
+def on_gpu(text, case, array, out):
+    """The array and `out` after one launch on a real GPU."""
+    _, _, box, corner, swizzle = case
+    xyz = (*reversed(corner), 0, 0)[:3]
+    body = body_of(text, len(box), len(out))
+    return copy_on_gpu(body, PARAMETERS, array, box, swizzle, out, xyz)
+
+
+def loaded(case):
+    """An array, and the bytes of its box in shared memory."""
     dtype, shape, box, corner, swizzle = case
-    rng = np.random.default_rng(3)
+    array = np.random.default_rng(3).integers(1, 100, shape).astype(dtype)
+    return array, model(array, box, corner, swizzle)
+
+
+def stored(case):
+    """The bytes of a box, an array, and what the array holds once the box has been stored."""
+    dtype, shape, box, corner, swizzle = case
+    rng = np.random.default_rng(4)
+    values = rng.integers(1, 100, box).astype(dtype)
+    # `model` of the values themselves says how they must lie in shared memory.
+    shared = np.array(model(values, box, (0,) * len(box), swizzle))
     array = rng.integers(1, 100, shape).astype(dtype)
-    expected = model(array, box, corner, swizzle)
+    expected = array.copy()
+    for index in np.ndindex(*box):
+        place = tuple(c + i for c, i in zip(corner, index, strict=True))
+        if all(0 <= p < n for p, n in zip(place, shape, strict=True)):
+            expected[place] = values[index]
+    return shared, array, expected
+
+
+each_case = pytest.mark.parametrize(
+    "case", CASES, ids=lambda c: f"{c[0].__name__}-{c[2]}-{c[3]}-{c[4]}"
+)
+needs_gpu = pytest.mark.skipif(gpu() is None, reason="needs a real GPU with tensor copies (sm_90)")
+
+
+@each_case
+def test_a_box_lands_as_the_model_says(case):
+    _, _, box, corner, swizzle = case
+    array, expected = loaded(case)
     x, y, z = (*reversed(corner), 0, 0)[:3]
     for policy in (POLICIES[0], POLICIES[1], POLICIES[3]):
         out = np.zeros(len(expected), np.uint8)
@@ -111,19 +148,10 @@ def test_a_box_lands_as_the_model_says(case):
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].__name__}-{c[2]}-{c[3]}-{c[4]}")
+@each_case
 def test_a_box_is_stored_where_the_array_is_and_nowhere_else(case):
-    dtype, shape, box, corner, swizzle = case
-    rng = np.random.default_rng(4)
-    values = rng.integers(1, 100, box).astype(dtype)
-    # `model` of the values themselves says how they must lie in shared memory.
-    shared = np.array(model(values, box, (0,) * len(box), swizzle))
-    guarded = rng.integers(1, 100, shape).astype(dtype)
-    expected = guarded.copy()
-    for index in np.ndindex(*box):
-        place = tuple(c + i for c, i in zip(corner, index, strict=True))
-        if all(0 <= p < n for p, n in zip(place, shape, strict=True)):
-            expected[place] = values[index]
+    _, _, box, corner, swizzle = case
+    shared, guarded, expected = stored(case)
     x, y, z = (*reversed(corner), 0, 0)[:3]
     for policy in (POLICIES[0], POLICIES[1]):
         array = guarded.copy()
@@ -131,6 +159,20 @@ def test_a_box_is_stored_where_the_array_is_and_nowhere_else(case):
         result = run(body_of(STORE, len(box), len(shared)), PARAMETERS, arguments, **policy)
         assert result.ok, result
         np.testing.assert_array_equal(array, expected)
+
+
+@needs_gpu
+@each_case
+def test_a_real_gpu_loads_what_the_model_says(case):
+    array, expected = loaded(case)
+    np.testing.assert_array_equal(on_gpu(LOAD, case, array, expected * 0)[1], expected)
+
+
+@needs_gpu
+@each_case
+def test_a_real_gpu_stores_where_the_array_is_and_nowhere_else(case):
+    shared, array, expected = stored(case)
+    np.testing.assert_array_equal(on_gpu(STORE, case, array, shared)[0], expected)
 
 
 REFUSED = [

@@ -15,9 +15,8 @@ WAITS    after ``wait_group``, ``wait_all`` and a *successful* ``mbarrier.try_wa
          late that its tile has landed
 =======  ===========================================================================================
 
-The delay is one ``nanosleep`` under a predicate. PTX promises a sleep between 0 and twice the time
-asked for (PTX ISA, ``nanosleep``), and unlike a loop around the clock it adds no branch, so that
-the compiler sees the same control flow as in the plain kernel.
+A delay is a loop of short sleeps until the SM's clock says that it is over: PTX promises of one
+``nanosleep`` no more than a time between 0 and twice what was asked for (PTX ISA, ``nanosleep``).
 
 Each warp also remembers which classes it has met, and adds them to a *census* where the launch
 gives one: the warps that read shared memory are the consumers.
@@ -56,9 +55,13 @@ READS, ARRIVES, WAITS = 1, 2, 4
 ALL_CLASSES = READS | ARRIVES | WAITS
 NO_WARP = 0xFFFFFFFF
 EVERY_BLOCK = 0xFFFFFFFF
-LONGEST_SLEEP = 1_000_000  #: nanoseconds; PTX takes no more
+SLEEP = 100  #: nanoseconds asked for at a time: a delay is at most twice this too long
+LEAST_TURN = 64
+"""Cycles that one sleep counts for at least, so that a delay ends where the clock stands still: on
+the virtual GPU when nothing is timed."""
+LONGEST_DELAY = 1 << 24  #: cycles
 
-#: u32 warp, u32 classes, u32 nanoseconds, u32 block, u64 census, after the kernel's own
+#: u32 warp, u32 classes, u32 cycles, u32 block, u64 census, after the kernel's own
 EXTRA_PARAMETERS = 5
 
 #: class and phase (0 before, 1 after the instruction) of each kind of site
@@ -106,17 +109,18 @@ def delay(ptx_text: str, module: Any, kernel_name: str) -> DelayedPtx:
 def launch_arguments(
     warp: int = NO_WARP,
     classes: int = ALL_CLASSES,
-    nanoseconds: int = 0,
+    cycles: int = 0,
     block: int = EVERY_BLOCK,
     census: Any = 0,
 ) -> tuple[Any, ...]:
     """The delayed kernel's extra arguments, to follow its own.
 
+    ``cycles`` of the SM's clock is what a delay lasts at least; with 0 it is one short sleep.
     ``block`` is a linear index in the grid. ``census`` is a device address or an array of
     ``uint32[warps]``, zero before the launch: every warp's classes are or-ed into it; 0 for none.
     """
     address = np.uint64(census) if isinstance(census, int) else census
-    length = min(int(nanoseconds), LONGEST_SLEEP)
+    length = min(int(cycles), LONGEST_DELAY)
     return (np.uint32(warp), np.uint32(classes), np.uint32(length), np.uint32(block), address)
 
 
@@ -135,6 +139,7 @@ class _Registers:
     bits: str
     scratch: str
     other: str
+    left: str  #: cycles that the delay still has to last
     wide: str
     place: str
 
@@ -149,7 +154,7 @@ class _Registers:
 
     def declarations(self) -> tuple[str, ...]:
         predicates = (self.reads, self.arrives, self.waits, self.on, self.now)
-        narrow = (self.warp, self.met, self.bits, self.scratch, self.other)
+        narrow = (self.warp, self.met, self.bits, self.scratch, self.other, self.left)
         return (
             f".reg .pred {', '.join(predicates)};",
             f".reg .b32 {', '.join(narrow)};",
@@ -163,6 +168,7 @@ class _Writer:
     def __init__(self, entry: Entry, registers: _Registers, plans: list[Plan]) -> None:
         self.entry, self.own, self.plans = entry, registers, plans
         self.has_runs = any(plan.run_bit is not None for plan in plans)
+        self.delays = 0  #: written so far: each has labels of its own
 
     def rewrite(self, text: str) -> str:
         insertions = [
@@ -171,7 +177,7 @@ class _Writer:
             *self._insertions(),
         ]
         kinds = {
-            "warp": "u32", "classes": "u32", "nanoseconds": "u32", "block": "u32", "census": "u64",
+            "warp": "u32", "classes": "u32", "cycles": "u32", "block": "u32", "census": "u64",
         }  # fmt: skip
         parameters = {self.own.parameter(name): kind for name, kind in kinds.items()}
         return rewrite(text, self.entry, insertions, parameters)
@@ -214,8 +220,20 @@ class _Writer:
 
     def _sleep(self, when: str) -> Iterator[str]:
         own = self.own
-        yield f"ld.param.u32 {own.other}, [{own.parameter('nanoseconds')}];"
-        yield f"@{when} nanosleep.u32 {own.other};"
+        again, over = (f"${own.prefix}{word}_{self.delays}" for word in ("again", "over"))
+        self.delays += 1
+        yield f"@!{when} bra {over};"
+        yield f"ld.param.u32 {own.left}, [{own.parameter('cycles')}];"
+        yield f"{again}:"
+        yield f"mov.u32 {own.other}, %clock;"
+        yield f"nanosleep.u32 {SLEEP};"
+        yield f"mov.u32 {own.scratch}, %clock;"
+        yield f"sub.u32 {own.scratch}, {own.scratch}, {own.other};"
+        yield f"max.u32 {own.scratch}, {own.scratch}, {LEAST_TURN};"
+        yield f"sub.s32 {own.left}, {own.left}, {own.scratch};"
+        yield f"setp.gt.s32 {own.on}, {own.left}, 0;"
+        yield f"@{own.on} bra {again};"
+        yield f"{over}:"
 
     def _before(self, plan: Plan, bit: int) -> Iterator[str]:
         own = self.own

@@ -14,11 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course_lib.tensor_maps import TensorMap
+
+if TYPE_CHECKING:
+    from course_lib.ptxas import Assembled
 
 STATIC_SHARED_LIMIT = 48 * 1024  #: dynamic shared memory beyond this must be asked for
 #: Bytes written to push everything else out of the L2 cache, as a multiple of its size.  It also
@@ -94,7 +97,24 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 def load_kernel(kernel: Any, problem: Any = None) -> LoadedKernel:
     """Loads a :class:`course_lib.kernel.Kernel`; the problem supplies a launch shape it lacks."""
-    return load(kernel.cubin, kernel.name, threads_of(kernel, problem), int(kernel.shared_bytes))
+    threads = threads_of(kernel, problem)
+    cubin = assembled(kernel).cubin
+    return load(cubin, kernel.name, threads, int(kernel.shared_bytes))
+
+
+def assembled(kernel: Any) -> Assembled:
+    """A kernel's code for this GPU, whatever older architecture it was compiled for.
+
+    Raises ``ValueError`` where it was compiled for one that this GPU is not.
+    """
+    from course_lib import build
+    from course_lib.devices import loadable_arch
+
+    arch = loadable_arch(kernel.arch, properties()["compute_capability"])
+    if arch is None:
+        name = properties()["name"]
+        raise ValueError(f"{kernel.name} was compiled for {kernel.arch}: no {name} runs that")
+    return build.assembled(kernel.ptx_text, arch)
 
 
 def threads_of(kernel: Any, problem: Any = None) -> int:

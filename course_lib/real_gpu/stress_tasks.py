@@ -52,7 +52,7 @@ class _Stress:
         self.seed = seed
         plain = self.kernel
         made = delays.delay(plain.ptx(), plain.module, plain.name)
-        cubin = plain.rewritten(made.text, delays.EXTRA_PARAMETERS).cubin
+        cubin = device.assembled(plain.rewritten(made.text, delays.EXTRA_PARAMETERS)).cubin
         self.threads = device.threads_of(plain, self.problem)
         self.loaded = device.load(cubin, plain.name, self.threads, int(plain.shared_bytes))
         self.grid = self.problem.grid(plain)
@@ -83,11 +83,10 @@ class _Stress:
     def _extra(self, delay: Delay | None) -> tuple[Any, ...]:
         if delay is None:
             return delays.launch_arguments()
-        microseconds = delay.factor * self.latency / device.properties()["clock_mhz"]
         classes = delays.READS
         classes |= delays.ARRIVES if delay.arrives else 0
         classes |= delays.WAITS if delay.waits else 0
-        return delays.launch_arguments(delay.warp, classes, round(1000 * microseconds))
+        return delays.launch_arguments(delay.warp, classes, round(delay.factor * self.latency))
 
     def run(self, numbers: range) -> list[tuple[int, str, int, int]]:
         """Runs these iterations; the wrong ones."""

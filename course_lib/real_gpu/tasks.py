@@ -102,11 +102,9 @@ def trace_problem(
     """
     import cupy
 
-    from course_lib import ptxas
-
     case = _Case(kernel, problem, iteration)
     probed = probes.stamp(case.kernel.ptx(), case.kernel.module, case.kernel.name)
-    assembled = ptxas.assemble(probed.text, case.kernel.arch)
+    assembled = device.assembled(case.kernel.rewritten(probed.text, probes.EXTRA_PARAMETERS))
     stamped = device.load(
         assembled.cubin, case.kernel.name, case.loaded.threads, case.loaded.shared_bytes
     )
@@ -151,7 +149,9 @@ def trace_problem(
         "stamped_us": float(with_stamps),
         "times_us": times,
         "overhead": float(np.median(times[:, 1] / times[:, 0])),
-        "registers": (case.kernel.resources.registers, assembled.resources.registers),
+        "registers": tuple(
+            found.resources.registers for found in (device.assembled(case.kernel), assembled)
+        ),
         "device": device.properties()["name"],
     }
 
