@@ -224,6 +224,19 @@ def test_import_is_quick_and_brings_nothing_heavy():
 HOPPER = devices.Gpu("H", (9, 0), 132, 1980, 1, 1, 1, 1, 1, (13, 0))
 
 
+@pytest.mark.parametrize(
+    "arch, capability, loadable",
+    [
+        ("sm_80", (9, 0), "sm_90"), ("sm_80", (8, 6), "sm_86"), ("sm_90", (9, 0), "sm_90"),
+        ("sm_90a", (9, 0), "sm_90a"), ("sm_90a", (10, 0), None), ("sm_90a", (8, 9), None),
+        ("sm_90", (8, 9), None), ("sm_89", (8, 6), None), ("sm_100f", (10, 3), "sm_100f"),
+        ("sm_100f", (12, 0), None), ("sm_90", (12, 0), "sm_120"),
+    ],
+)  # fmt: skip
+def test_what_ptx_of_an_architecture_is_assembled_for(arch, capability, loadable):
+    assert devices.loadable_arch(arch, capability) == loadable
+
+
 def test_devices(monkeypatch):
     monkeypatch.delenv("COURSE_DEVICE", raising=False)
     monkeypatch.setattr(devices, "gpu", lambda: None)
@@ -233,8 +246,9 @@ def test_devices(monkeypatch):
     monkeypatch.setattr(devices, "gpu", lambda: HOPPER)
     monkeypatch.setattr(devices, "_cupy_works", lambda: True)
     assert devices.resolve("auto", ring(arch="sm_90a"))[0] == "gpu"
-    where, why = devices.resolve("auto", ring(arch="sm_80").variant())
-    assert where == "virtual" and "sm_80" in why
+    assert devices.resolve("auto", ring(arch="sm_80").variant())[0] == "gpu"
+    where, why = devices.resolve("auto", ring(arch="sm_120").variant())
+    assert where == "virtual" and "sm_120" in why
     with devices.use("virtual"):
         assert devices.resolve()[0] == "virtual"
         with devices.use("gpu"):
