@@ -1,0 +1,10 @@
+// title: nobody waits for a copy in the steady state
+// scores: results 1, edges 2
+// says: Missing ready edge
+// base: right_copy_groups.cu
+<<<<
+        __pipeline_wait_prior(1);                           // t has landed; t + 1 need not have
+
+====
+
+>>>>
