@@ -69,8 +69,8 @@ def runs(kernel: Kernel, problem: Problem) -> Judgement:
 def gate(kernel: Kernel, problem: Problem) -> str:
     """ "" where the results are right at least once; else why there are no points for the rest.
 
-    Once is enough, on ``problem`` or on the least of its awkward shapes: a kernel for another problem
-    is never right, and one that lacks an edge has its own points to lose.
+    Once is enough, on ``problem`` or on the least of its awkward shapes: a kernel for another
+    problem is never right, and one that lacks an edge has its own points to lose.
     """
     try:
         tries = [_first_run(kernel, shape) for shape in (problem, problem.awkward()[0])]
