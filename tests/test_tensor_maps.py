@@ -7,11 +7,10 @@ import struct
 import numpy as np
 import pytest
 
-from course_lib.devices import gpu
 from course_lib.tensor_maps import TensorMapError, tensor_map
 from course_lib.virtual_gpu.memory import ArgumentError
-from tests.async_device import POLICIES, run
-from tests.box_runs import copy_on_gpu
+from tests.async_device import POLICIES, kernel_of, run
+from tests.gpu_apart import launch_apart, needs_hopper
 
 LOAD = r"""
     __shared__ alignas(1024) char tile[BYTES];
@@ -101,9 +100,9 @@ CASES = [
 def on_gpu(text, case, array, out):
     """The array and `out` after one launch on a real GPU."""
     _, _, box, corner, swizzle = case
+    kernel = kernel_of(body_of(text, len(box), len(out)), PARAMETERS)
     xyz = (*reversed(corner), 0, 0)[:3]
-    body = body_of(text, len(box), len(out))
-    return copy_on_gpu(body, PARAMETERS, array, box, swizzle, out, xyz)
+    return launch_apart(kernel, 1, [tensor_map(array, box, swizzle), out, *xyz])[:2]
 
 
 def loaded(case):
@@ -132,7 +131,6 @@ def stored(case):
 each_case = pytest.mark.parametrize(
     "case", CASES, ids=lambda c: f"{c[0].__name__}-{c[2]}-{c[3]}-{c[4]}"
 )
-needs_gpu = pytest.mark.skipif(gpu() is None, reason="needs a real GPU with tensor copies (sm_90)")
 
 
 @each_case
@@ -161,14 +159,14 @@ def test_a_box_is_stored_where_the_array_is_and_nowhere_else(case):
         np.testing.assert_array_equal(array, expected)
 
 
-@needs_gpu
+@needs_hopper
 @each_case
 def test_a_real_gpu_loads_what_the_model_says(case):
     array, expected = loaded(case)
     np.testing.assert_array_equal(on_gpu(LOAD, case, array, expected * 0)[1], expected)
 
 
-@needs_gpu
+@needs_hopper
 @each_case
 def test_a_real_gpu_stores_where_the_array_is_and_nowhere_else(case):
     shared, array, expected = stored(case)
