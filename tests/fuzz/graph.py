@@ -186,7 +186,7 @@ def add_one(graph: Graph, number: int, s: Statement, thread: int, value: int, ph
     elif kind in ("wait", "bulk wait", "wgmma wait"):
         groups = {"wait": graph.copies[thread], "bulk wait": graph.bulks[thread]}
         waited = groups.get(kind, graph.products)
-        graph.last[thread] += [n for g in waited[: len(waited) - 1 - s.number] for n in g]
+        graph.last[thread] += [n for g in waited[: max(0, len(waited) - 1 - s.number)] for n in g]
     elif kind == "copies arrive":
         graph.edges[graph.phase(s.mbarrier, phase)] += [n for g in graph.copies[thread] for n in g]
     elif kind in ("arrive phase", "drop phase", "expect arrive", "early arrive"):
