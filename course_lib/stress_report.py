@@ -43,6 +43,8 @@ class Failure:
     def __str__(self) -> str:
         how = "no warp was delayed" if self.warp is None else f"warp {self.warp} was delayed"
         where = "" if self.stage is None else f" (stage {self.stage})"
+        if self.tile is None and self.block is not None:
+            where = f" (block {self.block})"
         return f"iteration {self.iteration}, {how}: {self.words}{where}"
 
 

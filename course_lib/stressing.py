@@ -59,7 +59,7 @@ def stress(
     Raises ``ValueError`` for a number of iterations below 1, and what ``launch`` raises where the
     kernel does not fit the problem.
     """
-    from course_lib.devices import resolve
+    from course_lib.devices import gpu, resolve
 
     for name, value, least in (
         ("iterations", iterations, 1),
@@ -71,6 +71,9 @@ def stress(
     where, _ = resolve(device, kernel)
     case = problem.small() if where == "virtual" else problem
     run = _Run(kernel, case, int(iterations), where, int(seed), int(first))
+    found = gpu()
+    if where == "gpu" and found is not None:
+        run.label = found.name
     begin = time.perf_counter()
     with run.interruptible():
         if where == "virtual":
@@ -142,7 +145,9 @@ class _Run:
     def _first_failure(self) -> Failure:
         iteration = self.failed[0]
         delay = delay_of(self.seed, iteration, self.consumers)
-        block, tile = self.problem.place_of(*self.wrong) if self.wrong else (None, None)
+        block, tile = (None, None)
+        if self.wrong is not None:
+            block, tile = self.problem.place_of(*self.wrong, self.kernel)
         seed = f", seed={self.seed}" if self.seed else ""
         replay = (
             f'stress({self.kernel.name}, {self.problem!r}, iterations=1, device="{self.device}"'
@@ -279,13 +284,10 @@ def _run_real(run: _Run, deadline: float) -> None:
                 on_partial=receive,
             )
         except (GpuHung, GpuFault) as failure:
-            run.stopped = f"After iteration {run.first + run.done - 1}: {failure}"
+            when = f"After iteration {run.first + run.done - 1}" if run.done else "At the start"
+            run.stopped = f"{when}: {failure}"
 
 
 def _element_words(problem: Problem, name: str, count: int, index: int) -> str:
-    block, tile = problem.place_of(name, index)
-    where = f"{name}[{index}]"
-    if tile is not None:
-        where = f"tile {tile} of block {block} ({where})"
     more = "" if count == 1 else f"; {count:,} elements are wrong"
-    return f"{where} is wrong{more}"
+    return f"{problem.element_words(name, index)} is wrong{more}"

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 # Kernels of the case bank, which the kernels here have nothing of: mbarriers, bulk copies, wgmma.
 FROM_CASES = (
     "right_bulk_ring", "right_bulk_store_ring", "right_cp_async_mbarrier_arrive",
-    "right_state_token_handoff", "right_two_consumer_groups",
+    "right_state_token_handoff", "right_two_consumer_groups", "right_wgmma_one_group_in_flight",
 )  # fmt: skip
+HALF = ("tma_wgmma_ring", "tma_wgmma_specialised", "mma_cp_async_ring", "wmma_cp_async_ring")
+NAMES = ("tiles", "gemm", "miscellany", *FROM_CASES, *HALF)
 MUTATIONS = int(os.environ.get("MUTATIONS", "450"))
-PER_KERNEL = -(-MUTATIONS // (3 + len(FROM_CASES)))
+PER_KERNEL = -(-MUTATIONS // (len(NAMES) - len(HALF)))
 STEP_BUDGET = 200_000
 # Seconds for all of them. They take a hundredth to a tenth of one each; a hang takes for ever.
 TIME_LIMIT = 150 + MUTATIONS // 4
@@ -97,6 +99,12 @@ extern "C" __global__ void k(const unsigned* x, unsigned* out, double d) {
 }"""
 
 
+def mutations_of(name: str) -> int:
+    """How many of a kernel; fewer where translating one takes seconds."""
+    slow = name in (*HALF, "right_wgmma_one_group_in_flight")
+    return -(-PER_KERNEL // 25) if slow else PER_KERNEL
+
+
 def mutate(ptx: str, seed: int) -> str:
     """One to three seeded edits of the instructions of a PTX text."""
     rng = random.Random(seed)
@@ -155,6 +163,23 @@ def from_cases() -> Iterator[tuple[str, Kernel, tuple[int, ...], Callable[[], li
             return problem.arguments(kernel, problem.inputs(), problem.outputs())
 
         yield name, kernel, problem.grid(kernel), arguments
+    yield from half_kernels()
+
+
+def half_kernels() -> Iterator[tuple[str, Kernel, tuple[int, ...], Callable[[], list[Any]]]]:
+    """The same of the GEMMs of tests/kernels: tensor copies, roles, wgmma, ldmatrix, mma, wmma."""
+    from half_kernels import kernel, problem
+
+    from course_lib.problem_runs import shaped_for
+
+    for name in HALF:
+        case = problem(name, 128, 128, 128)
+        made = shaped_for(kernel(name, 2), case)
+
+        def arguments(made: Kernel = made, case: Problem = case) -> list[Any]:
+            return case.arguments(made, case.inputs(), case.outputs())
+
+        yield name, made, case.grid(made), arguments
 
 
 def run_all() -> None:
@@ -177,7 +202,7 @@ def run_all() -> None:
           for name, source, arrays in cases),
         *from_cases(),
     ]:  # fmt: skip
-        for seed in range(PER_KERNEL):
+        for seed in range(mutations_of(name)):
             print("start", name, seed, flush=True)
             timed, outcome = seed % 3 == 2, "refused"
             try:
@@ -225,7 +250,7 @@ def test_mutated_ptx_never_crashes_or_hangs(tmp_path: Path) -> None:
     assert code == 0, f"ended with {code} at: {last}\n" + "\n".join(lines[-12:])
     assert lines[-1] == "done", lines[-5:]
     outcomes = [line.split()[1] for line in lines if line.startswith("end")]
-    assert len(outcomes) == (3 + len(FROM_CASES)) * PER_KERNEL
+    assert len(outcomes) == sum(map(mutations_of, NAMES))
     # All three must happen, or this would test nothing.
     for outcome in ("ran", "reported", "refused"):
         assert outcomes.count(outcome) >= 15, {o: outcomes.count(o) for o in set(outcomes)}

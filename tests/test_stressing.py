@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from ring_kernel import RING, problem, ring
@@ -136,7 +138,10 @@ def test_a_product():
     assert stressed(right, 12, case).ok
     report = stressed(wrong, 12, case)
     assert report.failures.delayed == 6
-    assert report.first_failure.tile is None and report.first_failure.stage is None
+    first = report.first_failure
+    assert first.tile is None and first.stage is None and first.block in range(4)
+    row, column = (int(n) for n in re.match(r"C\[(\d+), (\d+)\]", first.words).groups())
+    assert first.block == row // 16 * 2 + column // 16 and f"(block {first.block})" in str(first)
 
 
 def test_an_error_ends_the_run_in_words():
@@ -274,6 +279,17 @@ def test_a_real_run(monkeypatch):
     assert (first.iteration, first.block, first.tile, first.stage) == (2, 1, 1, 1)
     assert "tile 1 of block 1 (out[7]) is wrong; 3 elements" in first.words
     assert report.latency_cycles == 900 and report.device_label == "H200"
+
+
+def test_a_real_run_that_faults_at_once(monkeypatch):
+    from course_lib import devices
+
+    monkeypatch.setattr(devices, "gpu", lambda: devices.Gpu("H200", (9, 0), *[1] * 7, (13, 0)))
+    report = on_gpu(monkeypatch, Helper([], guard.GpuFault("an illegal instruction")))
+    assert report.iterations == 0 and not report.ok
+    assert (
+        report.device_label == "H200" and report.stopped == "At the start: an illegal instruction"
+    )
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), guard.GpuHung("k did not finish")])

@@ -81,9 +81,17 @@ class Problem(ABC):
     def wrong_elements(self, outputs: Arrays, reference: Arrays) -> Arrays:
         """For each output, a boolean array of its wrong elements, in the outputs' own module."""
 
-    def place_of(self, output: str, index: int) -> tuple[int | None, int | None]:
+    def place_of(
+        self, output: str, index: int, kernel: LaunchShape | None = None
+    ) -> tuple[int | None, int | None]:
         """(block, tile) that an element of an output belongs to, None for what it doesn't tell."""
         return None, None
+
+    def element_words(self, output: str, index: int) -> str:
+        """An element of an output by its name, and by its tile where that is known."""
+        block, tile = self.place_of(output, index)
+        name = f"{output}[{index}]"
+        return name if tile is None else f"tile {tile} of block {block} ({name})"
 
     @abstractmethod
     def small(self) -> Problem:

@@ -41,7 +41,9 @@ class CircularFilter(TiledProblem):
             y[:, rest:] += signals[:, :shift] * np.uint32(weight)
         return {"y": y.reshape(-1)}
 
-    def place_of(self, output: str, index: int) -> tuple[int | None, int | None]:
+    def place_of(
+        self, output: str, index: int, kernel: LaunchShape | None = None
+    ) -> tuple[int | None, int | None]:
         return divmod(index // SAMPLES, self.tiles)
 
     def _words(self, output: str, index: int, got: int, right: int) -> str:

@@ -47,7 +47,9 @@ class ColumnMoments(TiledProblem):
             x *= row
         return {"moments": moments}
 
-    def place_of(self, output: str, index: int) -> tuple[int | None, int | None]:
+    def place_of(
+        self, output: str, index: int, kernel: LaunchShape | None = None
+    ) -> tuple[int | None, int | None]:
         return index % self.columns // COLUMNS, None
 
     def _words(self, output: str, index: int, got: int, right: int) -> str:

@@ -120,6 +120,18 @@ class Gemm(Problem):
         tile = self.tile(kernel) or self.default_tile
         return (-(-self.n // tile[1]), -(-self.m // tile[0]))
 
+    def place_of(
+        self, output: str, index: int, kernel: LaunchShape | None = None
+    ) -> tuple[int | None, int | None]:
+        # Every tile of k goes into every element, so no element tells which one was wrong.
+        tile = self.tile(kernel) or self.default_tile
+        row, column = divmod(index, self.n)
+        return row // tile[0] * self.grid(kernel)[0] + column // tile[1], None
+
+    def element_words(self, output: str, index: int) -> str:
+        row, column = divmod(index, self.n)
+        return f"{output}[{row}, {column}]"
+
     def reference(self, inputs: Arrays) -> Arrays:
         return {"C": inputs["A"].astype(np.float64) @ inputs["B"].astype(np.float64).T}
 

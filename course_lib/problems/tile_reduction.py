@@ -108,7 +108,9 @@ class TileReduction(Problem):
     def wrong_elements(self, outputs: Arrays, reference: Arrays) -> Arrays:
         return {"out": outputs["out"] != reference["out"]}
 
-    def place_of(self, output: str, index: int) -> tuple[int | None, int | None]:
+    def place_of(
+        self, output: str, index: int, kernel: LaunchShape | None = None
+    ) -> tuple[int | None, int | None]:
         return divmod(index, self.tiles)
 
     def compare(self, outputs: Arrays, reference: Arrays) -> tuple[bool, float, str]:

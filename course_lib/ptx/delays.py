@@ -7,8 +7,8 @@ stress run; with no warp chosen nothing sleeps.
 =======  ===========================================================================================
 class    where a delay is written
 =======  ===========================================================================================
-READS    before the first ``ld.shared`` or ``ldmatrix`` of a run, and before ``wgmma.fence``: the
-         warp comes late to a stage that it may still read
+READS    before the first ``ld.shared``, ``ldmatrix`` or ``wmma.load`` of a run, and before
+         ``wgmma.fence``: the warp comes late to a stage that it may still read
 ARRIVES  before ``mbarrier.arrive``, ``bar.arrive``, ``bar.sync`` and their relatives: the others
          get the warp's word late
 WAITS    after ``wait_group``, ``wait_all`` and a *successful* ``mbarrier.try_wait``: the warp knows
@@ -224,13 +224,14 @@ class _Writer:
         self.delays += 1
         yield f"@!{when} bra {over};"
         yield f"ld.param.u32 {own.left}, [{own.parameter('cycles')}];"
-        yield f"{again}:"
         yield f"mov.u32 {own.other}, %clock;"
+        yield f"{again}:"
         yield f"nanosleep.u32 {SLEEP};"
         yield f"mov.u32 {own.scratch}, %clock;"
-        yield f"sub.u32 {own.scratch}, {own.scratch}, {own.other};"
-        yield f"max.u32 {own.scratch}, {own.scratch}, {LEAST_TURN};"
-        yield f"sub.s32 {own.left}, {own.left}, {own.scratch};"
+        yield f"sub.u32 {own.other}, {own.scratch}, {own.other};"
+        yield f"max.u32 {own.other}, {own.other}, {LEAST_TURN};"
+        yield f"sub.s32 {own.left}, {own.left}, {own.other};"
+        yield f"mov.u32 {own.other}, {own.scratch};"
         yield f"setp.gt.s32 {own.on}, {own.left}, 0;"
         yield f"@{own.on} bra {again};"
         yield f"{over}:"

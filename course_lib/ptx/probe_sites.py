@@ -68,13 +68,16 @@ def kind_of(opcode: str) -> str | None:
         return "arrive" if words[1] in ("arrive", "arrive_drop") else None
     if head in ("bar", "barrier") and "warp" not in words:
         return "arrive" if "arrive" in words else "barrier"
-    if head == "ldmatrix" or (head == "ld" and _in_shared(words)):
+    if head == "ldmatrix" or (_in_shared(words) and (head == "ld" or words[:2] == _WMMA_LOAD)):
         return "read"
-    if head == "st" and _in_shared(words):
+    if head == "stmatrix" or (_in_shared(words) and (head == "st" or words[:2] == _WMMA_STORE)):
         return "store"
     if head == "ld" and "global" in words:
         return "load"
     return "exit" if head in ("ret", "exit") else None
+
+
+_WMMA_LOAD, _WMMA_STORE = ["wmma", "load"], ["wmma", "store"]
 
 
 def _in_shared(words: list[str]) -> bool:

@@ -17,7 +17,7 @@ arrive    0       ``mbarrier.arrive``, ``bar.arrive``
 load      0       first ``ld.global`` of a run; global address
 store     0, 1    first ``st.shared`` of a run; shared address.  It needs its data, so the time from
                   0 to 1 is the wait for the global load that feeds it
-read      0       first ``ld.shared`` or ``ldmatrix`` of a run; shared address
+read      0       first ``ld.shared``, ``ldmatrix`` or ``wmma.load`` of a run; shared address
 exit      0       ``ret`` of the kernel
 ========  ======  ==============================================================================
 
