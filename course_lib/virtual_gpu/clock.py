@@ -22,7 +22,11 @@ from course_lib.virtual_gpu.records import (
     BUCKET_CYCLES,
     COALESCE_CYCLES,
     K_BURST_CYCLES,
+    K_COMPULSORY,
     K_COPY_LATENCY,
+    K_CROWD_DELAY,
+    K_FETCHED,
+    K_FORMER_BYTES,
     K_ISSUE_QUEUES,
     K_L1_LATENCY,
     K_L2_LATENCY,
@@ -35,6 +39,9 @@ from course_lib.virtual_gpu.records import (
     K_SECTORS,
     K_SHARE,
     K_SHARE_COST,
+    K_WINDOW,
+    K_WINDOW_BYTES,
+    K_WINDOW_CAPACITY,
     LINE_BITS,
     LINES,
     LOG_SLOTS,
@@ -50,9 +57,11 @@ from course_lib.virtual_gpu.records import (
     S_TAG,
     SECTOR_BITS,
     SECTORS,
+    WINDOW_BITS,
 )
 
 SECTOR_BYTES = 1 << SECTOR_BITS
+MOST_BUSY = 95  # per cent: beyond it the share itself limits
 
 
 @native
@@ -65,7 +74,8 @@ def clear_queue(queue):
 def clear_core_clock(core):
     """A fresh SM: empty queues and cold caches."""
     clear_queue(load64(core, K_MEMORY_QUEUE))
-    store64(core, K_SHARE, 0)
+    for slot in (K_SHARE, K_FETCHED, K_WINDOW, K_WINDOW_BYTES, K_FORMER_BYTES):
+        store64(core, slot, 0)
     for partition in range(4):
         clear_queue(load64(core, K_ISSUE_QUEUES) + partition * QUEUE_BYTES)
     fill_bytes(load64(core, K_SECTORS), 255, SECTORS * S_SLOTS * 8)
@@ -148,6 +158,31 @@ def take_share(core, count, now):
 
 
 @native
+def crowd_delay(core, count, now):
+    """How much longer a request takes because all SMs ask HBM at once, at random to each other.
+
+    A queue whose service is busy a share u of the time delays by D u / (1 - u); the other SMs run
+    the same kernel, so u is what this SM asked for in its latest two windows. D is measured.
+    """
+    window = now >> WINDOW_BITS
+    latest = load64(core, K_WINDOW)
+    if window > latest:
+        former = load64(core, K_WINDOW_BYTES) if window == latest + 1 else 0
+        store64(core, K_FORMER_BYTES, former)
+        store64(core, K_WINDOW_BYTES, 0)
+        store64(core, K_WINDOW, window)
+        latest = window
+    inside = load64(core, K_WINDOW_BYTES) + count
+    store64(core, K_WINDOW_BYTES, inside)
+    span = 1 << WINDOW_BITS
+    passed = min(max(now - latest * span, 0), span - 1)
+    recent = inside + load64(core, K_FORMER_BYTES) * (span - passed) // span
+    capacity = load64(core, K_WINDOW_CAPACITY)
+    busy = min(recent, capacity * MOST_BUSY // 100)
+    return load64(core, K_CROWD_DELAY) * busy // (capacity - busy)
+
+
+@native
 def second_level_latency(core, address):
     """Latency of a sector that the first level lacks: of L2 if it was fetched before."""
     line = address >> LINE_BITS
@@ -174,7 +209,12 @@ def fetch_sector(core, sector, now, cached):
     ready = occupy(load64(core, K_MEMORY_QUEUE), now, SECTOR_BYTES * 256, 1)
     if latency != load64(core, K_L2_LATENCY):
         # The line's other sectors will hit L2, so the whole line is charged here.
-        ready = max(ready, take_share(core, 1 << LINE_BITS, now))
+        # Beyond its part of all arrays, other SMs have brought into L2 what this one reads.
+        fetched = load64(core, K_FETCHED)
+        if fetched < load64(core, K_COMPULSORY):
+            store64(core, K_FETCHED, fetched + (1 << LINE_BITS))
+            ready = max(ready, take_share(core, 1 << LINE_BITS, now))
+            ready += crowd_delay(core, 1 << LINE_BITS, now)
         if not cached:
             latency += load64(core, K_COPY_LATENCY)
     ready += latency

@@ -41,6 +41,7 @@ from course_lib.virtual_gpu.records import (
     DONE,
     EXHAUSTED,
     K_ACCUMULATORS_COUNT,
+    K_COMPULSORY,
     K_CYCLES,
     K_FORCED_LANDINGS,
     K_FUEL,
@@ -420,8 +421,18 @@ class _Run:
             (K_ACCUMULATORS_COUNT, 0),
             (K_FORCED_LANDINGS, 0),
             (K_TURNS, 0),
+            (K_COMPULSORY, self._compulsory_bytes()),
         ):
             core[slot] = value
+
+    def _compulsory_bytes(self) -> int:
+        """One SM's part of all arrays: what it must fetch from HBM if every byte is fetched once.
+
+        What it reads beyond that, some other SM has brought into L2.
+        """
+        blocks = self.grid[0] * self.grid[1] * self.grid[2]
+        total = sum(size for _, size in self.space.table_entries())
+        return -(-total // min(blocks, self.plan.shape.machine.sms))
 
     def _run_threads(self) -> None:
         threads = [

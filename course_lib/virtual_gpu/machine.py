@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 FILE = Path(__file__).resolve().parent / "machines" / "h200.json"
@@ -32,6 +33,21 @@ def _cycles_per_warp() -> int:
     return round((_figure("barrier_32_warps") - _figure("barrier_1_warps")) / 31)
 
 
+def _crowd_delay() -> int:
+    """D of the delay D u / (1 - u) that a busy share u of HBM adds to a request.
+
+    From the streams of all SMs below saturation: bytes in flight over bytes per cycle is how long a
+    request takes, and the same stream of one SM alone is what it takes without the others.
+    """
+    most = _figure("stream_all_sms_128k")
+    found = []
+    for kilobytes in (4, 8, 16, 32):
+        alone, all_sms = (_figure(f"stream_{w}_{kilobytes}k") for w in ("one_sm", "all_sms"))
+        delay = kilobytes * 1024 / all_sms - kilobytes * 1024 / alone
+        found.append(delay * (most - all_sms) / all_sms)
+    return round(median(found))
+
+
 @dataclass(frozen=True)
 class Machine:
     """Latencies in cycles, bandwidths in bytes per cycle of one SM; the H200's by default.
@@ -52,6 +68,8 @@ class Machine:
     bytes_per_cycle: float = _figure("stream_all_sms_128k")
     burst_bytes_per_cycle: float = _figure("stream_one_sm_128k")
     burst_cycles: int = 2048
+    crowd_delay: int = _crowd_delay()
+    launch_us: float = _figure("launch_overhead")
     barrier_base_cycles: int = round(_figure("barrier_1_warps")) - _cycles_per_warp()
     barrier_warp_cycles: int = _cycles_per_warp()
     collective_cycles: int = 12

@@ -177,6 +177,13 @@ K_BARRIER_WARP_CYCLES = 90  # what each warp adds to K_BARRIER_CYCLES
 K_COPY_LATENCY = 91  # cycles by which a cp.async from HBM takes longer than a load
 K_SHARE = 92  # cycle, times 256, until which the SM's share of HBM is spent
 K_SHARE_COST = 93  # cycles, times 256 * 256, that a byte takes of the share
+K_CROWD_DELAY = 95  # cycles that a request waits where HBM is half busy
+K_WINDOW = 96  # number of the span of time in which K_WINDOW_BYTES were asked for
+K_WINDOW_BYTES = 97  # bytes of HBM asked for in it
+K_FORMER_BYTES = 98  # and in the span before
+K_WINDOW_CAPACITY = 99  # bytes of HBM that the SM's share has in one span
+K_COMPULSORY = 100  # bytes that this SM must fetch from HBM: its part of all arrays
+K_FETCHED = 101  # bytes that it has fetched from there
 K_BURST_CYCLES = 94  # how long a quiet SM may have saved up its share
 K_SLOTS = 128
 
@@ -242,6 +249,7 @@ Q_SKIP = 3  # address: for a full bucket, the next one that may have room
 Q_SLOTS = 4
 QUEUE_BYTES = Q_SLOTS * 8
 BUCKET_CYCLES = 32
+WINDOW_BITS = 12  # 4,096 cycles: some iterations of a loop over tiles
 RING_BUCKETS = 1 << 13  # 262,144 cycles: longer than any wait in a queue
 
 # --- cache tags -----------------------------------------------------------------------------

@@ -92,6 +92,7 @@ from course_lib.virtual_gpu.records import (
     K_COLLECTIVE_CYCLES,
     K_COPY_ISSUE_CYCLES,
     K_COPY_LATENCY,
+    K_CROWD_DELAY,
     K_EXHAUSTED,
     K_ISSUE_QUEUES,
     K_L1_LATENCY,
@@ -111,6 +112,7 @@ from course_lib.virtual_gpu.records import (
     K_STOP,
     K_TENSOR_FMA,
     K_TIMED,
+    K_WINDOW_CAPACITY,
     LINES,
     LOG_SLOTS,
     M_SLOTS,
@@ -130,6 +132,7 @@ from course_lib.virtual_gpu.records import (
     SECTORS,
     TILE_SLOTS,
     W_SLOTS,
+    WINDOW_BITS,
 )
 
 COPIES_PER_THREAD = 256
@@ -330,6 +333,8 @@ class Worker:
             (K_COPY_LATENCY, machine.copy_latency - machine.global_latency),
             (K_SHARE_COST, round(65536 / machine.bytes_per_cycle)),
             (K_BURST_CYCLES, machine.burst_cycles),
+            (K_CROWD_DELAY, machine.crowd_delay),
+            (K_WINDOW_CAPACITY, round(machine.bytes_per_cycle * (1 << WINDOW_BITS))),
             (K_COLLECTIVE_CYCLES, machine.collective_cycles),
             (K_COPY_ISSUE_CYCLES, machine.copy_issue_cycles),
         ):

@@ -94,7 +94,7 @@ class Builder:
         self.site = 0
         self.resume_labels: list[str] = []
         self.live_slots = 0
-        self.cost = 0
+        self.cost = [0, 0, 0]  # cycles since the last flush, by pipe (abi.ISSUE_COST)
         self.counts: dict[int, int] = {}
         #: timed build: registers that may still be in flight from a load, here
         self.pending: set[str] = set()
@@ -311,10 +311,10 @@ class Builder:
         """Adds what was collected since the last flush to the clock and the counters."""
         if not self.timed:
             return
-        if self.cost:
+        if any(self.cost):
             clock = self.t("load i64, ptr %clk")
-            self.emit(f"store i64 {self.t(f'add i64 {clock}, {self.cost}')}, ptr %clk")
-            self.cost = 0
+            self.emit(f"store i64 {self.t(f'add i64 {clock}, {max(self.cost)}')}, ptr %clk")
+            self.cost = [0, 0, 0]
         for counter, amount in self.counts.items():
             pointer = self.t(f"getelementptr i64, ptr %counters, i64 {counter}")
             old = self.t(f"load i64, ptr {pointer}, !tbaa !10")

@@ -129,15 +129,36 @@ def _charge(e: Builder, item: Instruction, row: Row) -> None:
         return
     kind = item.opcode.rpartition(".")[2]
     floating = kind in FLOATS
-    cost = row.cost
+    cost = "free" if _is_folded(item) else row.cost
     if cost == "typed":
         cost = "integer"
         if floating:
             cost = {"f64": "float64", "f32": "float32"}.get(kind, "float16")
-    e.cost += abi.ISSUE_COST[cost]
+    if cost == "integer":
+        cost = _integer_class(item)
+    e.cost = [old + new for old, new in zip(e.cost, abi.ISSUE_COST[cost], strict=True)]
     e.count(abi.C_INSTRUCTIONS, 1)
     elements = 2 if kind.endswith("x2") else 1
     e.count(abi.C_FLOPS if floating else abi.C_INTEGER_OPS, row.operations * elements)
+
+
+_ADDITIONS = {"add", "sub", "neg"}
+_MULTIPLICATIONS = {"mul", "mad", "mul24", "mad24"}
+_FOLDED = {"cvt.u64.u32", "cvt.u32.u64", "cvt.s64.s32"}
+
+
+def _integer_class(item: Instruction) -> str:
+    """Which pipe an integer instruction takes."""
+    if item.family in _ADDITIONS:
+        return "add"
+    return "multiply" if item.family in _MULTIPLICATIONS else "integer"
+
+
+def _is_folded(item: Instruction) -> bool:
+    """Moves and widenings of registers become operands of other instructions in the assembler."""
+    if item.family == "ld":
+        return space_word(item) == "param"
+    return item.family in ("mov", "cvta") or item.opcode in _FOLDED
 
 
 def _registers_in_flight(kernel: FlatKernel) -> list[int]:
