@@ -14,6 +14,7 @@ from __future__ import annotations
 
 # --- thread record: 64-bit slots ------------------------------------------------------------
 T_RESUME = 0  # resume point: 0 = start of the kernel; written by step at each yield
+T_ACCESSES = 1  # timed build: accesses to shared memory in this turn; zeroed by run-time
 T_A0, T_A1, T_A2, T_A3, T_A4, T_A5 = 2, 3, 4, 5, 6, 7  # arguments of the yield
 T_R0, T_R1 = 8, 9  # results that the run-time leaves for the resumed thread
 T_CLOCK = 10  # virtual cycles (timed build: in and out at every yield and run-time call)
@@ -43,8 +44,15 @@ B_COUNTERS = 18  # timed build: host pointer of i64[C_COUNT]
 B_SHARED_LATENCY = 19  # timed build: cycles from a shared load to its value
 B_SM = 20  # %smid
 B_SM_COUNT = 21  # %nsmid
+B_ACCESSES = 22  # timed build: host pointer of i64[32][ACCESS_LOG], a warp's accesses by lane
 B_RUNTIME = 32  # slots from here belong to the run-time
 B_SLOTS = 256  # size of the record
+
+# Timed build: each lane's latest accesses to shared memory in this turn. A note is site, bytes and
+# offset; shared_unit.py puts the lanes' notes side by side.
+ACCESS_LOG = 1024
+ACCESS_BYTES_SHIFT = 24
+ACCESS_SITE_SHIFT = 32
 
 # --- address windows ------------------------------------------------------------------------
 WINDOW_SHIFT = 40

@@ -39,6 +39,7 @@ from course_lib.virtual_gpu.records import (
     K_SECTORS,
     K_SHARE,
     K_SHARE_COST,
+    K_SHARED_QUEUE,
     K_WINDOW,
     K_WINDOW_BYTES,
     K_WINDOW_CAPACITY,
@@ -74,6 +75,7 @@ def clear_queue(queue):
 def clear_core_clock(core):
     """A fresh SM: empty queues and cold caches."""
     clear_queue(load64(core, K_MEMORY_QUEUE))
+    clear_queue(load64(core, K_SHARED_QUEUE))
     for slot in (K_SHARE, K_FETCHED, K_WINDOW, K_WINDOW_BYTES, K_FORMER_BYTES):
         store64(core, slot, 0)
     for partition in range(4):

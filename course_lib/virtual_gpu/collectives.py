@@ -49,6 +49,7 @@ from course_lib.virtual_gpu.records import (
     FULL_WARP,
     K_COLLECTIVE_CYCLES,
     K_FAULT_THREAD,
+    K_SHUFFLE_CYCLES,
     K_TIMED,
     T_REASON,
     W_CLOCK,
@@ -82,7 +83,7 @@ def complete_collectives(block, warp):
                 perform(threads, stride, thread, members)
                 if load64(thread, T_REASON) == Y_SYNCWARP:
                     join_lanes(block, threads, stride, members)
-                resume(block, record, threads, stride, members)
+                resume(block, record, threads, stride, members, load64(thread, T_REASON))
                 undecided &= ~members
         lane += 1
     return DONE
@@ -143,7 +144,7 @@ def perform(threads, stride, thread, members):
 
 
 @native
-def resume(block, record, threads, stride, members):
+def resume(block, record, threads, stride, members, reason):
     """The members go on, no earlier than the last of them arrived."""
     store64(record, W_COLLECTIVE, load64(record, W_COLLECTIVE) & ~members)
     store64(record, W_READY, load64(record, W_READY) | members)
@@ -154,7 +155,10 @@ def resume(block, record, threads, stride, members):
     for lane in range(32):
         if (members >> lane) & 1:
             clock = max(clock, load64(threads + lane * stride, T_CLOCK))
-    clock += load64(core, K_COLLECTIVE_CYCLES)
+    if reason == Y_SHUFFLE:
+        clock += load64(core, K_SHUFFLE_CYCLES)
+    elif reason != Y_SYNCWARP:
+        clock += load64(core, K_COLLECTIVE_CYCLES)
     for lane in range(32):
         if (members >> lane) & 1:
             advance_to(block, threads + lane * stride, clock)

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from course_lib.virtual_gpu.abi import ISSUE_COST
+
 FILE = Path(__file__).resolve().parent / "machines" / "h200.json"
 
 
@@ -48,6 +50,18 @@ def _crowd_delay() -> int:
     return round(median(found))
 
 
+def _wgmma_latency() -> int:
+    """How long one warpgroup waits for a wgmma beyond the time that the tensor cores need.
+
+    Two warpgroups keep the tensor cores busy; one that waits after every fourth or sixteenth leaves
+    them idle for this long each time.
+    """
+    return round(median(
+        count * (_figure(f"wgmma_n{n}_1wg_{count}") - _figure(f"wgmma_n{n}_2wg_16"))
+        for n in (64, 128, 256) for count in (4, 16)
+    ))  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Machine:
     """Latencies in cycles, bandwidths in bytes per cycle of one SM; the H200's by default.
@@ -73,6 +87,9 @@ class Machine:
     barrier_base_cycles: int = round(_figure("barrier_1_warps")) - _cycles_per_warp()
     barrier_warp_cycles: int = _cycles_per_warp()
     collective_cycles: int = 12
+    shuffle_cycles: int = _cycles("dependent_shfl") - ISSUE_COST["warp"][0]
+    mbarrier_cycles: int = _cycles("mbarrier_1_warps")
+    wgmma_latency: int = _wgmma_latency()
     copy_issue_cycles: int = round((_figure("cp_async_issue_4") - _figure("cp_async_issue_1")) / 3)
     tensor_fma_per_cycle: int = 2048  # dense f16: m64n256k16 takes 128 cycles
     l2_bytes: int = 60 << 20

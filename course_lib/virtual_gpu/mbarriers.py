@@ -21,6 +21,7 @@ from course_lib.virtual_gpu.records import (
     B_MBARRIERS,
     B_PARKED,
     K_CHECK,
+    K_MBARRIER_CYCLES,
     M_ALIVE,
     M_CLOCK,
     M_COLUMN,
@@ -243,7 +244,8 @@ def rt_mbarrier_arrive(block, thread, offset, count, flags, site):
     if flags & DROP:
         store64(record, M_NEXT_EXPECTED, load64(record, M_NEXT_EXPECTED) - count)
     store64(record, M_PENDING, pending - count)
-    store64(record, M_CLOCK, max(load64(record, M_CLOCK), load64(thread, T_CLOCK)))
+    seen = load64(thread, T_CLOCK) + load64(load64(block, B_CORE), K_MBARRIER_CYCLES)
+    store64(record, M_CLOCK, max(load64(record, M_CLOCK), seen))
     store64(record, M_LAST_SITE, site)
     complete_if_due(block, record)
     return token

@@ -23,7 +23,7 @@ from course_lib.virtual_gpu.abi import RUNTIME_FUNCTIONS
 
 SOURCES = (
     "abi", "records", "raw", "scheduler", "barriers", "collectives", "copies", "clock", "notes",
-    "shadow", "vector_clocks", "happens_before", "global_accesses", "ordering_words",
+    "shared_unit", "shadow", "vector_clocks", "happens_before", "global_accesses", "ordering_words",
     "mbarriers", "bulk_copies", "phase_waits",
     "matrix_math", "tensor_cores", "wgmma",
     "runtime",

@@ -18,6 +18,7 @@ from course_lib.virtual_gpu.abi import (
     B_SHARED,
     B_SHARED_BYTES,
     B_VALID,
+    T_ACCESSES,
     T_CLOCK,
     T_FUEL,
     T_RESUME,
@@ -42,7 +43,7 @@ from course_lib.virtual_gpu.barriers import (
     complete_barriers,
 )
 from course_lib.virtual_gpu.bulk_copies import clear_bulks, land_one_bulk, land_some_bulks
-from course_lib.virtual_gpu.clock import charge, clear_core_clock, issue
+from course_lib.virtual_gpu.clock import charge, clear_core_clock, issue, occupy
 from course_lib.virtual_gpu.collectives import complete_collectives
 from course_lib.virtual_gpu.copies import draw, forget_copies, land_some
 from course_lib.virtual_gpu.happens_before import begin_block
@@ -89,6 +90,7 @@ from course_lib.virtual_gpu.records import (
     K_QUEUE_LENGTH,
     K_QUEUE_NEXT,
     K_RESIDENT,
+    K_SHARED_QUEUE,
     K_SPINS,
     K_STEP_BUDGET,
     K_STOP,
@@ -125,9 +127,11 @@ from course_lib.virtual_gpu.records import (
     WARP_BYTES,
     YIELD_STEPS,
 )
+from course_lib.virtual_gpu.shared_unit import shared_cycles
 from course_lib.virtual_gpu.tensor_cores import complete_matrix
 from course_lib.virtual_gpu.wgmma import begin_warpgroups, wake_warpgroups
 
+SCHEDULERS = 4  # of an SM; a warp belongs to one
 POISON = 0xCD  # bytes of shared and local memory that nobody has written
 
 # --- a block moves in -----------------------------------------------------------------------
@@ -171,6 +175,7 @@ def start_threads(core, block, clock):
         store64(thread, T_REASON, -1)
         store64(thread, T_CLOCK, clock)
         store64(thread, T_STALL, 0)
+        store64(thread, T_ACCESSES, 0)
         store64(thread, T_FUEL, load64(core, K_FUEL))
         store64(thread, T_WAIT_SITE, -1)
         store64(thread, T_COPY_FIRST, 0)
@@ -371,11 +376,11 @@ def exit_lanes(block, warp, record, exited):
 
 
 @native
-def warps_sharing(core, candidate, until):
-    """Warps that want the same scheduler before cycle `until`, this one among them."""
+def warps_sharing(core, candidate, until, units):
+    """Warps that want the same one of `units` before cycle `until`, this one among them."""
     warps = load64(block_at(core, 0), B_WARP_COUNT)
     sharers = 1
-    for other in range(candidate & 3, warps * load64(core, K_RESIDENT), 4):
+    for other in range(candidate % units, warps * load64(core, K_RESIDENT), units):
         if other != candidate and is_ready(core, other, warps):
             block = block_at(core, other // warps)
             if load64(load64(block, B_WARPS) + other % warps * WARP_BYTES, W_CLOCK) < until:
@@ -397,7 +402,7 @@ def wait_for_slowest_lane(block, first, ran, latest):
 
 @native
 def keep_time(core, block, candidate, warp, record, ran):
-    """Charge a turn's instructions to the warp's scheduler, and bring its lanes to one clock."""
+    """Charge a turn to the warp's scheduler and to shared memory; its lanes get one clock."""
     start = load64(record, W_CLOCK)
     stride = load64(block, B_THREAD_BYTES)
     first = load64(block, B_THREADS) + warp * 32 * stride
@@ -412,8 +417,12 @@ def keep_time(core, block, candidate, warp, record, ran):
     wait_for_slowest_lane(block, first, ran, latest)
     cycles = max(0, latest - start - waited)
     if cycles > 0:
-        sharers = warps_sharing(core, candidate, start + cycles)
+        sharers = warps_sharing(core, candidate, start + cycles, SCHEDULERS)
         latest = max(latest, issue(core, candidate, start, cycles, sharers))
+    accesses = shared_cycles(core, first, stride, ran)
+    if accesses > 0:
+        sharers = warps_sharing(core, candidate, start + accesses, 1)
+        latest = max(latest, occupy(load64(core, K_SHARED_QUEUE), start, accesses, sharers))
     store64(record, W_CLOCK, latest)
     for lane in range(32):
         if (ran >> lane) & 1:

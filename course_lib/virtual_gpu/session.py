@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from course_lib.ptx.parse import Module
-from course_lib.virtual_gpu import printing, runtime, shadow
+from course_lib.virtual_gpu import printing, runtime, shadow, shared_unit
 from course_lib.virtual_gpu.abi import (
+    ACCESS_LOG,
+    B_ACCESSES,
     B_COUNTERS,
     B_LOCAL,
     B_LOCAL_BYTES,
@@ -82,6 +84,8 @@ from course_lib.virtual_gpu.records import (
     G_TILES,
     G_VALUES,
     GROUP_RING,
+    K_ACCESS_SCRATCH,
+    K_ACCESSES,
     K_ACCUMULATORS,
     K_ACCUMULATORS_CAPACITY,
     K_BARRIER_CYCLES,
@@ -100,6 +104,7 @@ from course_lib.virtual_gpu.records import (
     K_LATENCY,
     K_LINES,
     K_MATRIX_SCRATCH,
+    K_MBARRIER_CYCLES,
     K_MEMORY_QUEUE,
     K_NOTES,
     K_NOTES_CAPACITY,
@@ -108,10 +113,13 @@ from course_lib.virtual_gpu.records import (
     K_SECTORS,
     K_SEEN,
     K_SHARE_COST,
+    K_SHARED_QUEUE,
+    K_SHUFFLE_CYCLES,
     K_SLOTS,
     K_STOP,
     K_TENSOR_FMA,
     K_TIMED,
+    K_WGMMA_LATENCY,
     K_WINDOW_CAPACITY,
     LINES,
     LOG_SLOTS,
@@ -336,17 +344,20 @@ class Worker:
             (K_CROWD_DELAY, machine.crowd_delay),
             (K_WINDOW_CAPACITY, round(machine.bytes_per_cycle * (1 << WINDOW_BITS))),
             (K_COLLECTIVE_CYCLES, machine.collective_cycles),
+            (K_SHUFFLE_CYCLES, machine.shuffle_cycles),
+            (K_MBARRIER_CYCLES, machine.mbarrier_cycles),
+            (K_WGMMA_LATENCY, machine.wgmma_latency),
             (K_COPY_ISSUE_CYCLES, machine.copy_issue_cycles),
         ):
             self.core[slot] = value
 
     def _fill_clock(self) -> None:
-        """Five bandwidth queues (memory, four schedulers) and the caches' tags."""
-        queues = np.zeros((5, Q_SLOTS), np.int64)
-        rings = np.zeros((5, 3, RING_BUCKETS), np.int64)
+        """Six queues (memory, four schedulers, shared memory), the caches' tags, access notes."""
+        queues = np.zeros((6, Q_SLOTS), np.int64)
+        rings = np.zeros((6, 3, RING_BUCKETS), np.int64)
         memory_units = round(self.shape.machine.burst_bytes_per_cycle * 256 * BUCKET_CYCLES)
         for queue, ring, capacity in zip(
-            queues, rings, (memory_units, *[BUCKET_CYCLES] * 4), strict=True
+            queues, rings, (memory_units, *[BUCKET_CYCLES] * 5), strict=True
         ):
             queue[Q_CAPACITY] = capacity
             queue[Q_TAGS], queue[Q_USED], queue[Q_SKIP] = (address_of(part) for part in ring)
@@ -354,9 +365,14 @@ class Worker:
         lines = np.zeros(LINES, np.int64)
         self.core[K_MEMORY_QUEUE] = address_of(queues)
         self.core[K_ISSUE_QUEUES] = address_of(queues) + Q_SLOTS * 8
+        self.core[K_SHARED_QUEUE] = address_of(queues) + 5 * Q_SLOTS * 8
         self.core[K_SECTORS] = address_of(sectors)
         self.core[K_LINES] = address_of(lines)
-        self._keep += [queues, rings, sectors, lines]
+        accesses = np.zeros((32, ACCESS_LOG), np.int64)
+        scratch = np.zeros(shared_unit.SCRATCH_SLOTS, np.int64)
+        self.core[K_ACCESSES] = self.records[:, B_ACCESSES] = address_of(accesses)
+        self.core[K_ACCESS_SCRATCH] = address_of(scratch)
+        self._keep += [queues, rings, sectors, lines, accesses, scratch]
 
     def begin(self, grid: tuple[int, int, int], space: AddressSpace, globals_: np.ndarray) -> None:
         """Forget the launch before, and point every block at the arguments of this one."""

@@ -91,6 +91,7 @@ from course_lib.virtual_gpu.records import (
     K_LANDING,
     K_MATRIX_SCRATCH,
     K_TIMED,
+    K_WGMMA_LATENCY,
     LAND_EARLY,
     LAND_RANDOM,
     PEND_A,
@@ -440,6 +441,7 @@ def all_issued(core, block, group, number, pending):
     if load64(core, K_TIMED) != 0:
         multiplies = ROWS * 16 * (load64(pending, PEND_SHAPE) & WGMMA_N)
         ready = occupy_tensor(core, load64(pending, PEND_CLOCK), multiplies)
+        ready += load64(core, K_WGMMA_LATENCY)
         store64(load64(group, G_CLOCKS), number % GROUP_RING, ready)
     policy = load64(core, K_LANDING)
     if policy == LAND_EARLY or (policy == LAND_RANDOM and draw(core, 2) == 0):

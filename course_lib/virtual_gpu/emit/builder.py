@@ -345,6 +345,18 @@ class Builder:
         stall = self.t(f"add i64 {self.load_thread(abi.T_STALL)}, {waited}")
         self.store_thread(abi.T_STALL, stall)
 
+    def note_shared(self, offset: str, size: int) -> None:
+        """Notes an access of this lane for the SM's shared-memory unit."""
+        if not self.timed or self.free:
+            return
+        number = self.load_thread(abi.T_ACCESSES)
+        place = self.t(f"and i64 {number}, {abi.ACCESS_LOG - 1}")
+        index = self.t(f"add i64 %own_accesses, {place}")
+        pointer = self.t(f"getelementptr i64, ptr %accesses, i64 {index}")
+        kind = self.site << abi.ACCESS_SITE_SHIFT | size << abi.ACCESS_BYTES_SHIFT
+        self.emit(f"store i64 {self.t(f'or i64 {offset}, {kind}')}, ptr {pointer}, !tbaa !10")
+        self.store_thread(abi.T_ACCESSES, self.t(f"add i64 {number}, 1"))
+
     def forget(self, name: str) -> None:
         self.pending.discard(name)
 

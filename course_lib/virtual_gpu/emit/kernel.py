@@ -28,7 +28,9 @@ _POINTERS = {
     "local_base": abi.B_LOCAL,
 }
 _NUMBERS = {"shared_bytes": abi.B_SHARED_BYTES, "windows": abi.B_TABLE_COUNT}
-_TIMED_POINTERS = {"stalls": abi.B_STALLS, "counters": abi.B_COUNTERS}
+_TIMED_POINTERS = {
+    "stalls": abi.B_STALLS, "counters": abi.B_COUNTERS, "accesses": abi.B_ACCESSES,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,9 @@ def _emit_entry(e: Builder, body: list[str]) -> None:
     for name, slot in numbers.items():
         _load_constant(e, name, slot, "i64")
     e.emit(f"%global_windows = sub i64 %windows, {abi.WINDOW_PARAMETERS}")
+    if e.timed:
+        lane = e.load_thread(abi.T_LANE)
+        e.emit(f"%own_accesses = mul i64 {lane}, {abi.ACCESS_LOG}")
     thread = e.load_thread(abi.T_THREAD)
     e.emit(f"%local_offset = mul i64 {thread}, {e.kernel.local_bytes}")
     e.emit("%local = getelementptr i8, ptr %local_base, i64 %local_offset")

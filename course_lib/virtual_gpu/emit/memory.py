@@ -143,6 +143,7 @@ def _load_ready(e: Builder, space: str, address: str, size: int) -> str:
         return ""
     if space == "shared":
         e.count(abi.C_SHARED_LOAD_BYTES, size)
+        e.note_shared(address, size)
         e.flush()
         clock = e.t("load i64, ptr %clk")
         return e.t(f"add i64 {clock}, %shared_latency")
@@ -178,6 +179,7 @@ def store(e: Builder, i: Instruction) -> None:
         return
     if space == "shared":
         e.count(abi.C_SHARED_STORE_BYTES, size * count)
+        e.note_shared(address, size * count)
     elif space in ("global", ""):
         e.count(abi.C_GLOBAL_STORE_BYTES, size * count)
         e.runtime("rt_global_store", [address, str(size * count), str(e.site)])
@@ -207,7 +209,9 @@ def atomic(e: Builder, i: Instruction) -> None:
     e.access_flags = 0
     what = str(abi.WORD_UPDATE)
     ready = ""
-    if e.timed and space != "shared":
+    if space == "shared":
+        e.note_shared(windowed, bits // 8)
+    elif e.timed:
         e.count(abi.C_GLOBAL_STORE_BYTES, bits // 8)
         ready = e.runtime("rt_global_load", [windowed, str(bits // 8), str(e.site)])
     if kind in ("f16x2", "bf16x2", "f16", "bf16"):
