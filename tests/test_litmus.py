@@ -79,6 +79,7 @@ PAIRS: dict[str, Pair] = {
     "cp_async_arrive_commits_nothing": lacks("wait"),
     "cp_async_arrive_orders_copies_only": lacks("order"),
     "bulk_load": lacks("phase"),
+    "bulk_expect": lacks("phase"),
     "proxy_fence": lacks("proxy"),
     "proxy_fence_by_issuer": lacks("proxy"),
     "proxy_fence_elsewhere": lacks("proxy"),

@@ -68,7 +68,7 @@ from course_lib.virtual_gpu.records import (
     LAND_EARLY,
     LAND_RANDOM,
     M_COLUMN,
-    M_ISSUED,
+    M_FLYING,
     M_PHASE,
     T_BULK_COLUMN,
     T_BULK_GROUP,
@@ -261,7 +261,7 @@ def finish_issue(block, copy):
 def check_load(block, thread, shared, count, number, site, source):
     """Tell the checker that a copy now writes to shared memory until its phase completes."""
     record = record_at(block, number)
-    store64(record, M_ISSUED, load64(record, M_ISSUED) + count)
+    store64(record, M_FLYING, load64(record, M_FLYING) + count)
     if load64(load64(block, B_CORE), K_CHECK):
         flags = WRITES | ASYNC_PROXY
         phase = load64(record, M_PHASE) + 1

@@ -28,8 +28,8 @@ from course_lib.virtual_gpu.records import (
     M_COMPLETED,
     M_CURRENT,
     M_EXPECTED,
+    M_FLYING,
     M_INIT_THREAD,
-    M_ISSUED,
     M_LAST_SITE,
     M_NEXT_EXPECTED,
     M_OFFSET,
@@ -112,7 +112,12 @@ def changed(block):
 
 @native
 def complete_if_due(block, record):
-    """Complete the phase where no arrival and no byte is missing."""
+    """Complete the phase where no arrival and no byte is missing.
+
+    Where copies are still on their way, fewer bytes were announced than issued, and which copies
+    made up the announced ones is the engine's choice: this phase then says of none that it has
+    landed (its column is not marked), and a later one does once all have.
+    """
     if load64(record, M_PENDING) != 0 or load64(record, M_TX) != 0:
         return 0
     phase = load64(record, M_PHASE) + 1
@@ -121,12 +126,12 @@ def complete_if_due(block, record):
     store64(record, M_PENDING, load64(record, M_EXPECTED))
     store64(record, M_READY, load64(record, M_CLOCK))
     store64(record, M_PROMISED, 0)
-    store64(record, M_ISSUED, 0)
     if load64(load64(block, B_CORE), K_CHECK):
         completed = load64(record, M_COMPLETED)
         current = load64(record, M_CURRENT)
         happens_before.join_vector(block, completed, current)
-        happens_before.mark_vector(block, completed, load64(record, M_COLUMN), phase)
+        if load64(record, M_FLYING) == 0:
+            happens_before.mark_vector(block, completed, load64(record, M_COLUMN), phase)
         happens_before.clear_vector(block, current)
     changed(block)
     return 0
@@ -137,6 +142,7 @@ def land_bytes_of(block, number, count, clock):
     """`count` bytes of a copy have landed: complete_tx by the engine itself."""
     record = record_at(block, number)
     store64(record, M_TX, load64(record, M_TX) - count)
+    store64(record, M_FLYING, load64(record, M_FLYING) - count)
     store64(record, M_CLOCK, max(load64(record, M_CLOCK), clock))
     complete_if_due(block, record)
 
@@ -188,6 +194,8 @@ def rt_mbarrier_init(block, thread, offset, count, site):
         store64(block, B_MBARRIER_COUNT, number + 1)
         store64(index, offset >> 3, number + 1)
     record = record_at(block, number)
+    if fresh:  # copies that an earlier initialisation left on their way still count
+        store64(record, M_FLYING, 0)
     checked = load64(load64(block, B_CORE), K_CHECK) != 0
     if checked:
         happens_before.plain_access(block, thread, offset, 8, site, happens_before.WRITES)
@@ -195,7 +203,7 @@ def rt_mbarrier_init(block, thread, offset, count, site):
     for slot, value in (
         (M_OFFSET, offset), (M_EXPECTED, count), (M_PENDING, count), (M_TX, 0), (M_PHASE, 0),
         (M_NEXT_EXPECTED, count), (M_CLOCK, 0), (M_READY, 0), (M_SITE, site), (M_ALIVE, 1),
-        (M_PROMISED, 0), (M_ISSUED, 0), (M_LAST_SITE, site),
+        (M_PROMISED, 0), (M_LAST_SITE, site),
     ):  # fmt: skip
         store64(record, slot, value)
     store64(record, M_INIT_THREAD, load64(thread, T_THREAD))
