@@ -113,31 +113,32 @@ def test_a_crowd_at_the_memory_delays_more_the_more_it_asks_for() -> None:
 
 # What the H200 gave for the same kernel: cycles of the SM's shared-memory unit, of a scheduler, or
 # of a chain of dependent instructions.
+LANE = "lane * 4"
 ISSUED = [
-    # (figure, body, chains, warps, stride, of how many warps the unit is shared)
-    ("shared_lds32", "lds32", 4, 16, 4, 16),
-    ("shared_lds128", "lds128", 4, 16, 16, 16),
-    *((f"shared_conflict_{n}", "lds32", 4, 16, 4 * n, 16) for n in (2, 4, 8, 16, 32)),
-    ("latency_shared", "lds32", 1, 1, 4, 1),
-    ("dependent_shfl", "shfl", 1, 1, 4, 1),
-    ("issue_fma", "fma", 4, 16, 4, 4),
-    ("issue_iadd", "iadd", 4, 16, 4, 4),
-    ("issue_imad", "imad", 4, 16, 4, 4),
-    ("issue_xor_shl", "xor_shl", 4, 16, 4, 4),
-    ("issue_xor_mad", "xor_mad", 4, 16, 4, 4),
-    ("issue_ex2", "ex2", 4, 16, 4, 4),
+    # (figure, body, chains, warps, place of a lane, of how many warps the unit is shared)
+    ("shared_lds32", "lds32", 4, 16, LANE, 16),
+    ("shared_lds128", "lds128", 4, 16, "lane * 16", 16),
+    *((f"shared_conflict_{n}", "lds32", 4, 16, f"lane * {4 * n}", 16) for n in (2, 4, 8, 16, 32)),
+    ("latency_shared", "lds32", 1, 1, LANE, 1),
+    ("dependent_shfl", "shfl", 1, 1, LANE, 1),
+    ("issue_fma", "fma", 4, 16, LANE, 4),
+    ("issue_iadd", "iadd", 4, 16, LANE, 4),
+    ("issue_imad", "imad", 4, 16, LANE, 4),
+    ("issue_xor_shl", "xor_shl", 4, 16, LANE, 4),
+    ("issue_xor_mad", "xor_mad", 4, 16, LANE, 4),
+    ("issue_ex2", "ex2", 4, 16, LANE, 4),
 ]
 
 
 @pytest.mark.parametrize(
-    "figure, body, chains, warps, stride, sharers", ISSUED, ids=[i[0] for i in ISSUED]
+    "figure, body, chains, warps, place, sharers", ISSUED, ids=[i[0] for i in ISSUED]
 )
 def test_an_instruction_takes_what_it_takes_on_the_h200(
-    figure: str, body: str, chains: int, warps: int, stride: int, sharers: int
+    figure: str, body: str, chains: int, warps: int, place: str, sharers: int
 ) -> None:
     kernel = compile_kernel(
         micro_kernels.ISSUE, threads=32 * warps,
-        defines={"BODY": micro_kernels.BODIES[body], "CHAINS": chains, "STRIDE": stride},
+        defines={"BODY": micro_kernels.BODIES[body], "CHAINS": chains, "PLACE": place},
     )  # fmt: skip
     # The whole launch: between two barriers a warp's own clock does not see the other warps' turns.
     few, many = (

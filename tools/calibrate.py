@@ -117,14 +117,22 @@ def latencies(figures: Figures) -> None:
     )  # fmt: skip
 
 
+SHARED_PLACES = {
+    "lds32": "lane * 4", "lds128": "lane * 16",
+    # Lanes that share words: neighbours, those that are 16 apart, and half a warp.
+    "lds128_pairs": "lane / 2 * 16", "lds128_halves": "lane % 16 * 16",
+    "lds128_same": "lane / 16 * 320",
+}  # fmt: skip
+
+
 def issue_rates(figures: Figures) -> None:
     """Cycles per warp instruction of one scheduler, and the latency of dependent ones."""
     steps = 64
 
-    def rate(body: str, chains: int, warps: int, stride: int = 4) -> Callable[[], float]:
+    def rate(body: str, chains: int, warps: int, place: str = "lane * 4") -> Callable[[], float]:
         sample = elapsed(
             micro.ISSUE, 1, 32 * warps, [OUT, steps],
-            BODY=micro.BODIES[body], CHAINS=chains, STRIDE=stride,
+            BODY=micro.BODIES[body], CHAINS=chains, PLACE=place,
         )  # fmt: skip
         return scaled(sample, 1 / (steps * 8 * chains))
 
@@ -135,17 +143,17 @@ def issue_rates(figures: Figures) -> None:
         figures.measure(
             f"issue_{body}", "cycles/instruction", "ISSUE", how, scaled(rate(body, 4, 16), 1 / 4)
         )
-    for body, stride in (("lds32", 4), ("lds128", 16)):
-        how = "16 warps; cycles of the SM's shared memory per warp instruction"
+    for name, place in SHARED_PLACES.items():
+        how = f"16 warps, a lane reads at {place}; cycles of the SM's shared memory per instruction"
         figures.measure(
-            f"shared_{body}", "cycles/instruction", "ISSUE", how,
-            scaled(rate(body, 4, 16, stride), 1 / 16),
+            f"shared_{name}", "cycles/instruction", "ISSUE", how,
+            scaled(rate(name.partition("_")[0], 4, 16, place), 1 / 16),
         )  # fmt: skip
     for ways in (2, 4, 8, 16, 32):
         how = f"16 warps, lanes {4 * ways} bytes apart: a conflict of {ways} lanes a bank"
         figures.measure(
             f"shared_conflict_{ways}", "cycles/instruction", "ISSUE", how,
-            scaled(rate("lds32", 4, 16, 4 * ways), 1 / 16),
+            scaled(rate("lds32", 4, 16, f"lane * {4 * ways}"), 1 / 16),
         )  # fmt: skip
     for warps in (1, 2, 4, 8, 16, 32):
         figures.measure(

@@ -39,14 +39,15 @@ extern "C" __global__ void shared_chase(long long* out, int steps) {
 }
 """
 
-# BODY is one instruction on register a[k]; LANES of them are independent of each other.
+# BODY is one instruction on register a[k]; CHAINS of them are independent of each other. PLACE is
+# the byte that a lane reads in shared memory.
 ISSUE = r"""
 extern "C" __global__ void issue(long long* out, int steps) {
   __shared__ __align__(16) unsigned words[8192];
   for (int k = threadIdx.x; k < 8192; k += blockDim.x) words[k] = 0;
   unsigned base = (unsigned)__cvta_generic_to_shared(words);
   unsigned lane = threadIdx.x % 32;
-  unsigned address = base + (threadIdx.x / 32) % 4 * 4096 + lane * STRIDE;
+  unsigned address = base + (threadIdx.x / 32) % 4 * 4096 + PLACE;
   unsigned a[CHAINS], u[CHAINS], v[CHAINS], w[CHAINS];
   float f[CHAINS];
   float c = 1.0f + steps * 1e-9f;
