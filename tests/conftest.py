@@ -19,3 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Sets in the same words in every process: those that share out the tests must agree."""
+    return repr(sorted(map(str, val))) if isinstance(val, set | frozenset) else None
