@@ -342,16 +342,23 @@ def test_a_phase_that_expects_the_first_copies_only_is_over_too_early(bytes_):
 
 
 REFUSED = [
-    ("bulk_load(tile + 4, x + 100, 48", "bulk_load(tile + 5, x + 100, 48", "no multiple of 16"),
-    ("bulk_load(tile + 4, x + 100, 48", "bulk_load(tile + 4, x + 101, 48", "no multiple of 16"),
-    ("bulk_load(tile + 4, x + 100, 48", "bulk_load(tile + 4, x + 100, 40", "no multiple of 16"),
-    ("bulk_load(tile + 1024, x", "bulk_load(tile + 1028, x", "of shared memory, past"),
-    ("x + 1000, 4096", "x + 3076, 4096", "4,096 bytes at"),
+    ("bulk_load(tile + 4, x + 100, 48", "bulk_load(tile + 5, x + 100, 48", "no multiple of 16",
+     "misaligned"),
+    ("bulk_load(tile + 4, x + 100, 48", "bulk_load(tile + 4, x + 101, 48", "no multiple of 16",
+     "misaligned"),
+    ("bulk_load(tile + 4, x + 100, 48", "bulk_load(tile + 4, x + 100, 40", "no multiple of 16",
+     "size"),
+    ("bulk_load(tile + 1024, x", "bulk_load(tile + 1028, x", "of shared memory, past",
+     "out of bounds"),
+    ("x + 1000, 4096", "x + 3076, 4096", "4,096 bytes at", "out of bounds"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("old, new, words", REFUSED, ids=[r[1] for r in REFUSED])
-def test_what_a_copy_may_not_do_has_its_words(old, new, words):
+@pytest.mark.parametrize("old, new, words, problem", REFUSED, ids=[r[1] for r in REFUSED])
+def test_what_a_copy_may_not_do_has_its_words(old, new, words, problem):
     (error,) = run(edited(LOADS, old, new), OUT_IN, [word(1040), X]).errors
     assert words in error.message
     assert error.line is not None and "bulk" in error.message
+    assert error.details["problem"] == problem
+    kind = report.BulkCopyFault if problem == "size" else report.MemoryFault
+    assert type(error) is kind

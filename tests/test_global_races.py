@@ -13,8 +13,9 @@ import pytest
 
 import course_lib
 from course_lib.kernel import compile_kernel
+from course_lib.virtual_gpu import shadow
 from course_lib.virtual_gpu.global_races import GlobalRace
-from course_lib.virtual_gpu.launch import LaunchResult, launch
+from course_lib.virtual_gpu.launch import LaunchError, LaunchResult, launch
 
 PLAIN = """
 extern "C" __global__ void k(const float* in, float* out, unsigned* word) {
@@ -37,6 +38,51 @@ LAST_BLOCK = """
     float sum = 0;
     for (int b = 0; b < gridDim.x; ++b) sum += out[b * blockDim.x + threadIdx.x];
     out[gridDim.x * blockDim.x + threadIdx.x] = sum;
+  }"""
+
+EACH_FENCES = """
+  __shared__ bool last;
+  out[i] = in[i];
+  %s
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(word, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last) {
+    %s
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += out[b * blockDim.x + threadIdx.x];
+    out[gridDim.x * blockDim.x + threadIdx.x] = sum;
+  }"""
+
+ROUNDS = """
+  // All blocks meet three times at a counter, and read each other's element after each.
+  int next = blockIdx.x + 1 == gridDim.x ? 0 : blockIdx.x + 1;
+  for (unsigned round = 0; round < 3; ++round) {
+    out[round * 256 + i] = in[i] + round;
+    %s
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      atomicAdd(word, 1u);
+      while (atomicAdd(word, 0u) < (round + 1) * gridDim.x) {}
+    }
+    __syncthreads();
+    __threadfence();
+    if (round > 0) out[768 + i] = out[round * 256 + next * blockDim.x + threadIdx.x];
+  }"""
+
+REDUCTION = """
+  // The counter `word` was released, the flag beside it was not.
+  volatile unsigned* go = word + 1;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    out[0] = in[0];
+    asm volatile("st.release.gpu.u32 [%%0], 1;" :: "l"(word) : "memory");
+    *go = 1;
+  }
+  if (blockIdx.x == 1 && threadIdx.x == 0) {
+    while (*go == 0) {}
+    %s
+    __threadfence();
+    out[1] = out[0];
   }"""
 
 LAST_BLOCK_OF_THE_GUIDE = """
@@ -120,6 +166,11 @@ class Case:
 CASES = {
     "own_element": Case("out[i] = in[i];"),
     "same_element": Case("out[threadIdx.x] = in[i];", ("blocks",)),
+    "second_word_of_a_wide_read": Case(
+        "if (i == 1) out[1] = in[1]; if (i == 64) *(float4*)(out + 512) = *(float4*)out;",
+        ("blocks",),
+        blocks=2,
+    ),
     "same_element_one_block": Case("out[threadIdx.x] = in[i];", blocks=1),
     "two_threads_same_element": Case("out[i / 2] = in[i];", ("order",)),
     "neighbours_barrier": Case("out[i] = in[i]; __syncthreads(); out[i + 256] = out[i ^ 1];"),
@@ -145,11 +196,43 @@ CASES = {
     "last_block_fence_of_the_system": Case(
         LAST_BLOCK % ("__threadfence_system();", "__threadfence();")
     ),
-    # docs/memory_model.md, assumption 5: the fence counts in the thread that counts up.
-    "last_block_others_fence": Case(
+    # Each thread fences for itself; thread 0 alone counts (docs/memory_model.md, assumption 5).
+    "each_thread_fences": Case(EACH_FENCES % ("__threadfence();", "__threadfence();")),
+    "each_thread_fences_reader_before_barrier": Case(
         LAST_BLOCK.replace("  __syncthreads();", "  __threadfence(); __syncthreads();", 1)
+        % ("", "__threadfence();")
+    ),
+    "each_thread_fences_twice": Case(
+        EACH_FENCES % ("__threadfence(); out[i + 512] = 1; __threadfence();", "__threadfence();")
+    ),
+    "each_thread_fences_no_fence_before": Case(EACH_FENCES % ("", "__threadfence();"), ("blocks",)),
+    "each_thread_fences_no_fence_after": Case(EACH_FENCES % ("__threadfence();", ""), ("blocks",)),
+    "each_thread_fences_too_early": Case(
+        EACH_FENCES.replace("  out[i] = in[i];", "  __threadfence(); out[i] = in[i];")
         % ("", "__threadfence();"),
         ("blocks",),
+    ),
+    "each_thread_fences_in_its_block": Case(
+        EACH_FENCES % ("__threadfence_block();", "__threadfence();"), ("blocks",)
+    ),
+    "thread_0_fences_before_the_barrier": Case(
+        EACH_FENCES % ("if (threadIdx.x == 0) __threadfence();", "__threadfence();"), ("blocks",)
+    ),
+    "thread_0_fences_after_the_barrier_only_for_itself": Case(
+        EACH_FENCES % ("__threadfence();", "if (threadIdx.x == 0) __threadfence();"), ("blocks",)
+    ),
+    "others_fence_no_barrier_before_the_count": Case(
+        EACH_FENCES.replace("  __syncthreads();\n", "", 1)
+        % ("__threadfence();", "__threadfence();"),
+        ("blocks",),
+    ),
+    "each_thread_fences_in_rounds": Case(ROUNDS % "__threadfence();"),
+    "rounds_without_a_fence": Case(ROUNDS % "", ("blocks",)),
+    "atomic_acquires": Case(REDUCTION % "if (atomicAdd(word, 1u) == 0) return;", blocks=2),
+    "reduction_acquires_nothing": Case(
+        REDUCTION % 'asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" :: "l"(word));',
+        ("blocks",),
+        blocks=2,
     ),
     "flag": Case(HAND_ON % ("__threadfence();", "__threadfence();")),
     "flag_no_fence": Case(HAND_ON % ("", "__threadfence();"), ("blocks",)),
@@ -202,6 +285,42 @@ def test_a_race_names_element_blocks_threads_and_lines() -> None:
     assert (race.where, race.bytes, race.first.kind) == ("out[0]", 4, "write")
     assert {race.first_block, race.second_block} == {0, 1}
     assert race.first.site == race.second.site
+
+
+LONG = (
+    PLAIN
+    % """
+  volatile float* o = out;
+  for (int k = 0; k < 20; ++k) o[i] = in[i];"""
+)
+
+
+def test_a_launch_with_more_accesses_than_can_be_remembered_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow, "MOST_TRAIL", 8192)
+    assert run(PLAIN % (LONG % 10), 4).ok  # 4 blocks, 64 threads, at most 20 accesses each: 5,120
+    with pytest.raises(LaunchError, match="check fewer blocks, or smaller tiles"):
+        run(PLAIN % (LONG % 50), 4)
+
+
+def test_a_block_with_more_reads_than_can_be_remembered_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = """
+    extern "C" __global__ void k(float* out) {
+      __shared__ float s[4096];
+      for (int i = threadIdx.x; i < 4096; i += blockDim.x) s[i] = i;
+      __syncthreads();
+      float sum = 0;  // several warps read every element: more than one record for each
+      for (int i = threadIdx.x % 32; i < 4096; i += 32) sum += s[i];
+      out[threadIdx.x] = sum;
+    }"""
+    monkeypatch.setattr(shadow, "MOST_CHUNKS", 0)
+    few, many = compile_kernel(source, threads=32), compile_kernel(source, threads=256)
+    assert launch(few, 1, [np.zeros(32, np.float32)], check=True).ok
+    with pytest.raises(LaunchError, match="check fewer blocks, or smaller tiles"):
+        launch(many, 1, [np.zeros(256, np.float32)], check=True)
 
 
 BULK = """

@@ -19,6 +19,7 @@ from course_lib.kernel import Kernel, compile_kernel
 from course_lib.virtual_gpu.launch import launch
 from course_lib.virtual_gpu.races import RawRace
 from course_lib.virtual_gpu.records import LANDINGS, ORDERS
+from tests.async_device import PRELUDE
 
 FOLDER = Path(__file__).resolve().parent / "litmus"
 PAGE = FOLDER.parents[1] / "docs" / "memory_model.md"
@@ -63,6 +64,7 @@ PAIRS: dict[str, Pair] = {
     "fence_before_flag": lacks("order"),
     "fence_after_flag": lacks("order"),
     "atomic_flag": lacks("order"),
+    "reduction": lacks("order"),
     "release_sequence": lacks("order", threads=96),
     "release_then_store": lacks("order"),
     "read_then_acquire": lacks("order"),
@@ -96,7 +98,7 @@ def litmus(name: str, threads: int) -> Kernel:
     """One compiled file."""
     source = (FOLDER / f"{name}.cu").read_text()
     if "course_pipeline.cuh" not in source:
-        source = (FOLDER / "common.cuh").read_text() + source
+        source = PRELUDE + source
     return compile_kernel(source, name="litmus", threads=threads)
 
 

@@ -430,3 +430,15 @@ def test_a_barrier_number_that_no_block_has_is_named() -> None:
     result = launch(compile_kernel(source, threads=64), 1, [16])
     assert "meets barrier 16, and a block has barriers 0 to 15" in result.errors[0].message
     assert result.errors[0].line == 2
+
+
+def test_of_several_blocks_that_fault_the_first_is_told_whichever_worker_was_faster() -> None:
+    source = """extern "C" __global__ void k(int* out) {
+      if (blockIdx.x == 1)  // the first that faults takes long before it does
+        for (int i = 0; i < 20000; ++i) *(volatile int*)out = i;
+      if (blockIdx.x >= 1) __trap();
+    }"""
+    for _ in range(3):
+        result = launch(compile_kernel(source, threads=1), 64, [np.zeros(4, np.int32)], workers=4)
+        (error,) = result.errors
+        assert isinstance(error, report.Trap) and error.block == (1, 0, 0)

@@ -177,7 +177,8 @@ RUNTIME_FUNCTIONS: dict[str, tuple[str, int]] = {
 }
 
 # What a strong access does to its word, and how it orders (PTX ISA, .sem).
-WORD_LOAD, WORD_STORE, WORD_UPDATE = 0, 1, 2
+# WORD_REDUCE is an update that returns nothing: it cannot acquire (PTX ISA, acquire patterns).
+WORD_LOAD, WORD_STORE, WORD_UPDATE, WORD_REDUCE = 0, 1, 2, 3
 ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE = 0, 1, 2  # flags; both: acq_rel
 ORDER_DEVICE = 4  # with these: the scope holds other blocks
 

@@ -25,6 +25,7 @@ from course_lib.virtual_gpu.raw import (
     copy_bytes,
     fill_bytes,
     give_back,
+    join_words,
     load32,
     load64,
     native,
@@ -35,7 +36,7 @@ from course_lib.virtual_gpu.records import (
     B_COLUMNS,
     B_CORE,
     B_LINEAR,
-    B_ROW_BYTES,
+    B_THREAD_COUNT,
     B_WARP_COUNT,
     K_CHECK,
     K_HAND_CAPACITY,
@@ -46,9 +47,8 @@ from course_lib.virtual_gpu.records import (
     K_TRAIL,
     K_TRAIL_CAPACITY,
     K_TRAIL_COUNT,
+    K_TRAIL_MOST,
     T_EPOCH,
-    T_FENCED_DEVICE,
-    T_SEEN_DEVICE,
 )
 from course_lib.virtual_gpu.shadow import (
     COLUMN_IMPORT,
@@ -68,19 +68,25 @@ from course_lib.virtual_gpu.shadow import (
     TRAIL_WHO,
 )
 from course_lib.virtual_gpu.vector_clocks import (
-    acquire_clock,
+    CHANGED_ROW,
+    add_change,
     add_column,
-    add_vector,
+    base_of,
+    clock_of,
     exhausted,
+    fence_part,
+    fenced_part,
     kind_of_column,
     owner_of_column,
+    part_bytes,
     reached,
     release_clock,
     row_of,
+    seen_part,
+    used_words,
 )
 
 TRAIL_AT_FIRST = 1 << 12
-MOST_TRAIL = 1 << 23  # half a gigabyte
 HANDS_AT_FIRST = 64
 
 
@@ -141,7 +147,7 @@ def longer_trail(block, core, used):
     """Twice the room; False where there is no memory, or too much of it is taken."""
     capacity = max(TRAIL_AT_FIRST, 2 * used)
     trail = 0
-    if capacity <= MOST_TRAIL:
+    if capacity <= load64(core, K_TRAIL_MOST):
         trail = allocate(capacity * TRAIL_SLOTS * 8)
     if trail == 0:
         exhausted(block)
@@ -167,12 +173,61 @@ def note_imports(block, thread):
 
 
 @native
-def hand_over(block, address, vector):
-    """What `vector` holds is released to other blocks at a word."""
+def hand_over(block, address, row):
+    """What a row holds is released to other blocks at a word, beside what this block has released
+    there before. Nothing is done where that holds it all: a spinning loop of atomics says it again
+    and again."""
     core = load64(block, B_CORE)
-    snapshot = take_snapshot(block, core, row_of(block, vector))
+    place = hand_of(block, core, address)
+    before = 0
+    if place != 0:
+        before = load64(place, 1)
+    if not adds_to(row, load64(block, B_COLUMNS), before):
+        return
+    snapshot = take_snapshot(block, core, row)
     if snapshot == 0:
         return
+    if place != 0:
+        store64(place, 1, snapshot)
+    else:
+        add_hand(block, core, address, snapshot)
+
+
+@native
+def hand_of(block, core, address):
+    """Address of the pair for what this block has released at a word, 0 where there is none."""
+    for k in range(load64(core, K_HAND_COUNT)):
+        place = load64(core, K_HANDS) + k * 16
+        if load64(place, 0) == address:
+            if load64(load64(place, 1), SNAPSHOT_BLOCK) == load64(block, B_LINEAR):
+                return place
+    return 0
+
+
+@native
+def adds_to(row, columns, snapshot):
+    """Join a snapshot (0: none) of the same block into a row; does the row hold more than it?"""
+    width = 0
+    old = 0
+    if snapshot != 0:
+        width = load64(snapshot, SNAPSHOT_COLUMNS)
+        old = snapshot + (SNAPSHOT_IDS + load64(snapshot, SNAPSHOT_KNOWN)) * 8
+    more = False
+    for column in range(columns):
+        now = load32(row, column)
+        before = 0
+        if column < width:
+            before = load32(old, column)
+        if now > before:
+            more = True
+        elif now < before:
+            store32(row, column, before)
+    return more
+
+
+@native
+def add_hand(block, core, address, snapshot):
+    """One more pair of a word and what a block released there."""
     count = load64(core, K_HAND_COUNT)
     if count >= load64(core, K_HAND_CAPACITY):
         capacity = max(HANDS_AT_FIRST, 2 * count)
@@ -234,21 +289,32 @@ def add_known(snapshot, known, other):
 def drop_hands(block, address):
     """A strong store ends what was released at its word before."""
     core = load64(block, B_CORE)
-    for k in range(load64(core, K_HAND_COUNT)):
-        place = load64(core, K_HANDS) + k * 16
+    hands = load64(core, K_HANDS)
+    count = load64(core, K_HAND_COUNT)
+    k = 0
+    while k < count:
+        place = hands + k * 16
         if load64(place, 0) == address:
-            store64(place, 0, 0)
+            count -= 1
+            copy_bytes(place, hands + count * 16, 16)  # the last one takes its place
+        else:
+            k += 1
+    store64(core, K_HAND_COUNT, count)
 
 
 @native
-def import_snapshot(block, vector, snapshot):
-    """`vector` of this block learns what another block's snapshot holds."""
+def import_snapshot(block, thread, snapshot, acquires):
+    """A thread learns what another block's snapshot holds, now or after its next fence."""
     column = import_column(block, snapshot)
-    store32(row_of(block, vector), column, 1)
+    row = clock_of(block, thread)
+    if acquires == 0:
+        row += seen_part(block)
+    store32(row, column, 1)
     for k in range(load64(snapshot, SNAPSHOT_KNOWN)):
         other = load64(snapshot, SNAPSHOT_IDS + k)
         if load64(other, SNAPSHOT_BLOCK) == load64(block, B_LINEAR):
-            come_home(block, vector, other)
+            come_home(row, other)
+    add_change(thread, CHANGED_ROW)
 
 
 @native
@@ -262,9 +328,8 @@ def import_column(block, snapshot):
 
 
 @native
-def come_home(block, vector, snapshot):
+def come_home(row, snapshot):
     """What this block released comes back to it through another one."""
-    row = row_of(block, vector)
     old = snapshot + (SNAPSHOT_IDS + load64(snapshot, SNAPSHOT_KNOWN)) * 8
     for column in range(load64(snapshot, SNAPSHOT_COLUMNS)):
         store32(row, column, max(load32(row, column), load32(old, column)))
@@ -281,53 +346,39 @@ def is_global(address):
 
 @native
 def read_from_blocks(block, thread, address, acquires):
-    """A strong read: what other blocks released at the word is known now, or at the next fence."""
+    """A strong read: what other blocks released at the word is known now, or after a fence."""
     core = load64(block, B_CORE)
-    vector = 0
     for k in range(load64(core, K_HAND_COUNT)):
         place = load64(core, K_HANDS) + k * 16
         snapshot = load64(place, 1)
         if load64(place, 0) == address:
             if load64(snapshot, SNAPSHOT_BLOCK) != load64(block, B_LINEAR):
-                if vector == 0:
-                    vector = receiving_vector(block, thread, acquires)
-                import_snapshot(block, vector, snapshot)
-    if vector != 0 and acquires != 0:
-        acquire_clock(block, thread, vector)
-
-
-@native
-def receiving_vector(block, thread, acquires):
-    """An empty vector for an acquire; for a relaxed read the one that collects for a fence."""
-    vector = load64(thread, T_SEEN_DEVICE)
-    if acquires != 0 or vector == 0:
-        vector = add_vector(block)
-    if acquires == 0:
-        store64(thread, T_SEEN_DEVICE, vector)
-    return vector
+                import_snapshot(block, thread, snapshot, acquires)
 
 
 @native
 def release_to_blocks(block, thread, address, releases):
-    """A strong write: a release, or the second half of one whose first was a fence."""
-    vector = load64(thread, T_FENCED_DEVICE)
+    """A strong write releases what its thread knows; a relaxed one what it knows through a fence,
+    its own or another thread's."""
+    scratch = load64(block, B_THREAD_COUNT) + 1
+    row = row_of(block, scratch)
+    fill_bytes(row, 0, part_bytes(block))
     if releases != 0:
-        vector = add_vector(block)
-        release_clock(block, thread, vector)
-    if vector != 0:
-        hand_over(block, address, vector)
+        release_clock(block, thread, scratch)
+    else:
+        words = used_words(block)
+        join_words(row, clock_of(block, thread) + fenced_part(block), words)
+        join_words(row, base_of(block) + fenced_part(block), words)
+    hand_over(block, address, row)
 
 
 @native
 def fence_for_blocks(block, thread):
-    """A fence: acquires what relaxed reads saw, and releases for later strong writes."""
-    seen = load64(thread, T_SEEN_DEVICE)
-    if seen != 0:
-        acquire_clock(block, thread, seen)
-    vector = load64(thread, T_FENCED_DEVICE)
-    if vector == 0:
-        vector = add_vector(block)
-        store64(thread, T_FENCED_DEVICE, vector)
-    else:
-        fill_bytes(row_of(block, vector), 0, load64(block, B_ROW_BYTES))
-    release_clock(block, thread, vector)
+    """A fence whose scope holds other blocks: what relaxed reads saw is known from here on, and
+    what is known may be released by relaxed writes, of this thread or of one that is ordered
+    after it."""
+    clock = clock_of(block, thread)
+    words = used_words(block)
+    join_words(clock, clock + seen_part(block), words)
+    join_words(clock, base_of(block) + seen_part(block), words)
+    fence_part(block, thread, fenced_part(block))

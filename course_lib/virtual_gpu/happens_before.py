@@ -11,9 +11,9 @@ u's own epoch. So an access of the thread itself is (thread, epoch); a copy of c
 vector: `release` joins the thread's clock into it and starts the thread's next epoch, `acquire`
 joins it into the thread's clock.
 
-**Proxies.** Where the kernel has instructions of the async proxy, each clock has a second half: the
+**Proxies.** Where the kernel has instructions of the async proxy, each clock has a second part: the
 largest value whose path to here holds a `fence.proxy.async`. A generic access orders before one of
-the async proxy only through that half (PTX ISA, memory consistency model, proxy-preserved base
+the async proxy only through that part (PTX ISA, memory consistency model, proxy-preserved base
 causality order).
 
 **Cells.** A shadow cell stands for as many bytes as the kernel's narrowest access to shared memory.
@@ -67,6 +67,7 @@ from course_lib.virtual_gpu.records import (
     BARRIER_COUNT,
     K_CELL_SHIFT,
     K_CHECK,
+    K_CHUNKS_MOST,
     K_PROXIES,
     K_RACE_CAPACITY,
     K_RACE_COUNT,
@@ -140,7 +141,6 @@ R_COLUMN, R_VALUE, R_SITE, R_WHO, R_MASK = 0, 1, 2, 3, 4
 R_NEXT = 3  # 64-bit slot: address of the next record, 0 = none
 RECORD_BYTES = 32
 CHUNK_BYTES = 1 << 20
-MOST_CHUNKS = 1024  # a gigabyte of read records
 RACES_AT_FIRST = 64
 
 __all__ = [
@@ -513,7 +513,7 @@ def next_chunk(block, chunk):
         following = load64(chunk, 0)
     if following == 0:
         count = load64(block, B_CHUNK_COUNT)
-        if count < MOST_CHUNKS:
+        if count < load64(load64(block, B_CORE), K_CHUNKS_MOST):
             following = allocate(CHUNK_BYTES)
         if following == 0:
             exhausted(block)

@@ -506,7 +506,9 @@ class _Run:
         timed = self.plan.shape.timed
         result = LaunchResult(
             ok=not self.errors,
-            errors=[self.errors[number] for number in sorted(self.errors)],
+            # All jobs before the first that failed have run to their end: it does not depend on
+            # which worker was faster, while later ones may or may not have failed too.
+            errors=[self.errors[min(self.errors)]] if self.errors else [],
             warnings=report.notes(self.kernel, self.workers, self.plan.compiled.module),
             printed=printing.joined([worker.printed for worker in self.workers]),
             resident=self.plan.shape.resident,

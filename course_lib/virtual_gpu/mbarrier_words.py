@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from course_lib.virtual_gpu.abi import T_A0, T_A1, T_A2, T_A3, T_A4, T_A5, T_SITE
 from course_lib.virtual_gpu.memory import AddressSpace
 from course_lib.virtual_gpu.places import (
+    BulkCopyFault,
     Case,
     Lines,
     MbarrierFault,
@@ -285,7 +286,8 @@ def bulk_fault(case: Case, space: AddressSpace) -> RunError:
         why = "Nobody waits for them: look at the mbarrier or the bulk group that should."
     details: dict[str, object] = {"problem": problem, "space": "shared", "offset": offset}
     details |= {"access": "copies", "bytes": size}
-    return MemoryFault(f"{case.begin(what)}\n{why}", details=details, **case.place())  # type: ignore[arg-type]
+    kind = MemoryFault if problem in ("misaligned", "out of bounds") else BulkCopyFault
+    return kind(f"{case.begin(what)}\n{why}", details=details, **case.place())  # type: ignore[arg-type]
 
 
 def _outside(

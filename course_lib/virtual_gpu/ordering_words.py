@@ -5,7 +5,8 @@ A release pattern is a release operation, or a fence or a release to the same wo
 strong write; an acquire pattern is an acquire operation, or a strong read and a later fence or
 acquire of the same word. Each word that was released to has a vector, and for each thread one of
 what it has released to the word and one of what its reads of it saw. A read-modify-write continues
-the release before it; any other write starts anew.
+the release before it; any other write starts anew. One that returns nothing (`red`) reads nothing
+that could be acquired.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from course_lib.virtual_gpu.abi import (
     ORDER_RELEASE,
     T_THREAD,
     WORD_LOAD,
+    WORD_REDUCE,
     WORD_STORE,
 )
 from course_lib.virtual_gpu.global_accesses import (
@@ -113,7 +115,7 @@ def rt_order_word(block, thread, address, what, order):
         return 0
     between_blocks = order & ORDER_DEVICE and is_global(address) and checks_global(block)
     released, seen = own_keys(thread, address)
-    if what != WORD_STORE:
+    if what != WORD_STORE and what != WORD_REDUCE:
         if between_blocks:
             read_from_blocks(block, thread, address, order & ORDER_ACQUIRE)
         vector = find_word(block, address)
@@ -168,10 +170,10 @@ def rt_order_fence(block, thread, device):
     its scope holds other blocks."""
     if not checks(block):
         return 0
-    if device != 0 and checks_global(block):
-        fence_for_blocks(block, thread)
     if load64(thread, T_SEEN) != 0:
         acquire(block, thread, load64(thread, T_SEEN))
+    if device != 0 and checks_global(block):
+        fence_for_blocks(block, thread)
     if load64(thread, T_FENCED) == 0:
         store64(thread, T_FENCED, new_vector(block))
     release(block, thread, load64(thread, T_FENCED))

@@ -70,6 +70,10 @@ class MbarrierFault(RunError):
     """An mbarrier was used as it may not be. details: barrier, problem."""
 
 
+class BulkCopyFault(RunError):
+    """A bulk or tensor copy was asked for that cannot be. details: problem, offset, bytes."""
+
+
 class DivergentBarrier(Deadlock):
     """Lanes of one warp met the same barrier on different paths."""
 

@@ -20,8 +20,6 @@ T_COPY_COLUMN = T_RUNTIME + 6  # column of its cp.async groups, 0 = none yet
 T_CHANGED = T_RUNTIME + 7  # CHANGED_*: what its clock holds beyond the base vector
 T_FENCED = T_RUNTIME + 8  # vector: its clock at its last fence, 0 = none
 T_SEEN = T_RUNTIME + 9  # vector: what its relaxed reads saw, for its next fence, 0 = nothing
-T_FENCED_DEVICE = T_RUNTIME + 10  # the same at its last fence whose scope holds other blocks
-T_SEEN_DEVICE = T_RUNTIME + 11  # vector: hand-overs from other blocks, for its next such fence
 # Slots by subject: happens_before T_RUNTIME + 5 to 11, mbarriers and bulk copies + 12 to 23,
 # tensor cores + 24 to 35.
 
@@ -54,7 +52,7 @@ B_CELLS_BYTES = B_RUNTIME + 21
 B_ROWS = B_RUNTIME + 22  # address of vector 0; the clocks of the threads come first
 B_ROW_BYTES = B_RUNTIME + 23
 B_COLUMNS = B_RUNTIME + 24  # columns in use
-B_COLUMN_CAPACITY = B_RUNTIME + 25  # of one half of a vector
+B_COLUMN_CAPACITY = B_RUNTIME + 25  # of one part of a vector
 B_VECTORS = B_RUNTIME + 26  # vectors in use
 B_VECTOR_CAPACITY = B_RUNTIME + 27
 B_COLUMN_KINDS = B_RUNTIME + 28  # address: kind and owner of each column, 32 bits each
@@ -173,6 +171,15 @@ K_HANDS = 51  # address of (word, snapshot) pairs: what blocks have released to 
 K_HAND_COUNT = 52
 K_HAND_CAPACITY = 53
 K_SNAPSHOTS = 54  # address of the youngest snapshot, 0 = none
+K_PARTS = 55  # parts of a vector (see vector_clocks)
+K_TRAIL_MOST = 56  # entries of the trail, at most
+K_CHUNKS_MOST = 57  # chunks of read records of one block, at most
+K_MATRIX_SCRATCH = 80  # address of floats in which operands are unpacked
+K_TENSOR_FMA = 81  # multiply-adds of halves per cycle of the SM's tensor cores
+K_TENSOR_FREE = 82  # cycle at which the tensor cores have done all that was issued
+K_ACCUMULATORS = 83  # address of the findings about accumulator registers
+K_ACCUMULATORS_COUNT = 84
+K_ACCUMULATORS_CAPACITY = 85
 K_BARRIER_WARP_CYCLES = 90  # what each warp adds to K_BARRIER_CYCLES
 K_COPY_LATENCY = 91  # cycles by which a cp.async from HBM takes longer than a load
 K_SHARE = 92  # cycle, times 256, until which the SM's share of HBM is spent
@@ -199,13 +206,6 @@ RACE_COUNT, RACE_BLOCK, RACE_OFFSET, RACE_BYTES = range(5, 9)
 RACE_FIRST_THREAD, RACE_FIRST_GROUP, RACE_FIRST_SOURCE = range(9, 12)
 RACE_SECOND_THREAD, RACE_SECOND_GROUP, RACE_SECOND_SOURCE = range(12, 15)
 RACE_SLOTS = 16
-K_MATRIX_SCRATCH = 80  # address of floats in which operands are unpacked
-K_TENSOR_FMA = 81  # multiply-adds of halves per cycle of the SM's tensor cores
-K_TENSOR_FREE = 82  # cycle at which the tensor cores have done all that was issued
-K_ACCUMULATORS = 83  # address of the findings about accumulator registers
-K_ACCUMULATORS_COUNT = 84
-K_ACCUMULATORS_CAPACITY = 85
-K_SLOTS = 128
 
 # --- record of a warpgroup (wgmma) ------------------------------------------------------------
 G_ISSUED = 0  # wgmma instructions that some thread has issued

@@ -28,14 +28,17 @@ from course_lib.virtual_gpu.records import (
     B_WORDS,
     K_CELL_SHIFT,
     K_CHECK,
+    K_CHUNKS_MOST,
     K_HAND_COUNT,
     K_HANDS,
+    K_PARTS,
     K_PROXIES,
     K_RACE_COUNT,
     K_RACES,
     K_SNAPSHOTS,
     K_TRAIL,
     K_TRAIL_COUNT,
+    K_TRAIL_MOST,
     RACE_BLOCK,
     RACE_BYTES,
     RACE_COUNT,
@@ -89,6 +92,12 @@ STRONG = ("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
 
 MISSING = ("", "order", "wait", "visibility", "phase", "group", "proxy", "proxy-read")
 """Names of happens_before.M_*."""
+
+MOST_TRAIL = 1 << 23
+"""Accesses to global memory that one launch remembers: half a gigabyte."""
+
+MOST_CHUNKS = 1024
+"""Chunks of a megabyte that the read records of one block take."""
 
 NO_MEMORY = (
     "The check of this launch needs more memory than there is (over a gigabyte for the reads of "
@@ -170,8 +179,10 @@ def prepare_block(record: np.ndarray, memory_bytes: int, shift: int) -> list[np.
 def prepare_core(core: np.ndarray, flat: FlatKernel, check: int) -> None:
     """Fill the checker's slots of a core record."""
     core[K_CHECK] = check
+    core[K_TRAIL_MOST], core[K_CHUNKS_MOST] = MOST_TRAIL, MOST_CHUNKS
     core[K_CELL_SHIFT] = cell_shift(flat, check)
     core[K_PROXIES] = int(uses_proxies(flat))
+    core[K_PARTS] = 1 + core[K_PROXIES] + (2 if check == CHECK_GLOBAL else 0)
 
 
 @functools.lru_cache(maxsize=1)

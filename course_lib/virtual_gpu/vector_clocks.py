@@ -1,10 +1,15 @@
 """Vector clocks of a checked block: what each thread, barrier and word knows of all the others.
 
-A vector is a row of 32-bit values, one for each column (see `happens_before`); in a kernel with
-instructions of the async proxy a second half of equal length follows. Rows 0 to threads - 1 are the
-threads' clocks; then come the *base*, which everybody knows since the last barrier of the whole
-block, a scratch row, and the vectors of synchronisation objects. A thread's clock is the larger of
-its row and the base, so a barrier of the whole block costs one pass over the threads.
+A vector is a row of 32-bit values, one for each column (see `happens_before`), in parts of equal
+length. The first says what is known. In a kernel with instructions of the async proxy the second
+says what of it is known through a proxy fence. Where global memory is checked, two more follow:
+what is known through a fence whose scope holds other blocks (`fenced_part`), and what will be known
+after the next such fence (`seen_part`).
+
+Rows 0 to threads - 1 are the threads' clocks; then come the *base*, which everybody knows since the
+last barrier of the whole block, a scratch row, and the vectors of synchronisation objects. A
+thread's clock is the larger of its row and the base, so a barrier of the whole block costs one pass
+over the threads.
 
 Rows and columns are added on demand. Memory comes from the C library and is kept with the block
 record; where it gives none, K_EXHAUSTED ends the run.
@@ -41,14 +46,12 @@ from course_lib.virtual_gpu.records import (
     B_WARP_COUNT,
     K_CHECK,
     K_EXHAUSTED,
-    K_PROXIES,
+    K_PARTS,
     T_CHANGED,
     T_COPY_COLUMN,
     T_EPOCH,
     T_FENCED,
-    T_FENCED_DEVICE,
     T_SEEN,
-    T_SEEN_DEVICE,
 )
 
 # What a thread's row may hold beyond the base: its own copy column; its warp's epochs; all.
@@ -89,9 +92,27 @@ def used_words(block):
 
 
 @native
-def halves(block):
-    """2 where the kernel uses the async proxy, else 1."""
-    return 1 + load64(load64(block, B_CORE), K_PROXIES)
+def parts_of(block):
+    """Parts of a vector."""
+    return load64(load64(block, B_CORE), K_PARTS)
+
+
+@native
+def part_bytes(block):
+    """From one part of a vector to the next."""
+    return load64(block, B_COLUMN_CAPACITY) * 4
+
+
+@native
+def fenced_part(block):
+    """Offset in a vector of what is known through a fence whose scope holds other blocks."""
+    return (parts_of(block) - 2) * part_bytes(block)
+
+
+@native
+def seen_part(block):
+    """Offset in a vector of what will be known after the next such fence."""
+    return (parts_of(block) - 1) * part_bytes(block)
 
 
 @native
@@ -113,15 +134,13 @@ def begin_clocks(block):
         store64(thread, T_CHANGED, 0)
         store64(thread, T_FENCED, 0)
         store64(thread, T_SEEN, 0)
-        store64(thread, T_FENCED_DEVICE, 0)
-        store64(thread, T_SEEN_DEVICE, 0)
         thread += load64(block, B_THREAD_BYTES)
 
 
 @native
 def resize_rows(block, vectors, columns):
     """Room for more vectors or columns; False where there is no memory."""
-    parts = halves(block)
+    parts = parts_of(block)
     row_bytes = columns * 4 * parts
     rows = allocate(vectors * row_bytes)
     kinds = allocate(columns * 8)
@@ -189,12 +208,11 @@ def add_vector(block):
 
 @native
 def join_rows(block, target, source):
-    """The row at address `target` also holds what the row at `source` holds, in both halves."""
+    """The row at address `target` also holds what the row at `source` holds, in all parts."""
     words = used_words(block)
-    join_words(target, source, words)
-    if halves(block) == 2:
-        half = load64(block, B_COLUMN_CAPACITY) * 4
-        join_words(target + half, source + half, words)
+    for part in range(parts_of(block)):
+        at = part * part_bytes(block)
+        join_words(target + at, source + at, words)
 
 
 # --- what threads do ---------------------------------------------------------------------------
@@ -241,15 +259,20 @@ def complete_column(block, thread, column, value):
 
 
 @native
-def fence_proxies(block, thread):
-    """fence.proxy.async: what is known now is known through a fence."""
+def fence_part(block, thread, part):
+    """What is known now is known through a fence: it is so in the part at this offset."""
     clock = clock_of(block, thread)
-    half = load64(block, B_COLUMN_CAPACITY) * 4
     words = used_words(block)
-    join_words(clock + half, clock, words)
-    join_words(clock + half, base_of(block), words)
-    store32(clock + half, load64(thread, T_THREAD), next_epoch(thread))
+    join_words(clock + part, clock, words)
+    join_words(clock + part, base_of(block), words)
+    store32(clock + part, load64(thread, T_THREAD), next_epoch(thread))
     add_change(thread, CHANGED_ROW)
+
+
+@native
+def fence_proxies(block, thread):
+    """fence.proxy.async."""
+    fence_part(block, thread, part_bytes(block))
 
 
 @native
@@ -263,10 +286,10 @@ def reached(block, thread, column, value):
 @native
 def reached_by_fence(block, thread, column, value):
     """The same along a path that holds a proxy fence."""
-    half = load64(block, B_COLUMN_CAPACITY) * 4
-    if value <= load32(base_of(block) + half, column):
+    part = part_bytes(block)
+    if value <= load32(base_of(block) + part, column):
         return True
-    return value <= load32(clock_of(block, thread) + half, column)
+    return value <= load32(clock_of(block, thread) + part, column)
 
 
 # --- barriers of the whole block, and of a warp ------------------------------------------------
@@ -323,22 +346,21 @@ def join_lanes(block, threads, stride, members):
     if whole:
         first = 0
         words = used_words(block)
-        parts = halves(block)
-    half = load64(block, B_COLUMN_CAPACITY) * 4
+        parts = parts_of(block)
     scratch = row_of(block, load64(block, B_THREAD_COUNT) + 1)
     for part in range(parts):
-        fill_bytes(scratch + part * half + first, 0, words * 4)
+        fill_bytes(scratch + part * part_bytes(block) + first, 0, words * 4)
     for lane in range(32):
         if (members >> lane) & 1:
             thread = threads + lane * stride
             for part in range(parts):
-                at = part * half + first
+                at = part * part_bytes(block) + first
                 join_words(scratch + at, clock_of(block, thread) + at, words)
             store32(scratch, load64(thread, T_THREAD), next_epoch(thread))
     for lane in range(32):
         if (members >> lane) & 1:
             thread = threads + lane * stride
             for part in range(parts):
-                at = part * half + first
+                at = part * part_bytes(block) + first
                 copy_bytes(clock_of(block, thread) + at, scratch + at, words * 4)
             add_change(thread, CHANGED_ROW if whole else CHANGED_WARP)

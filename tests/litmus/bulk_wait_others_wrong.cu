@@ -5,8 +5,8 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     s[t] = in[t];
     proxy_fence();
     __syncthreads();
-    if (t == 0) bulk_store(out, s, 256);
-    if (t != 0) bulk_wait_read();
+    if (t == 0) { bulk_store(out, s, 256); bulk_commit(); }
+    if (t != 0) bulk_wait_read<0>();
     __syncthreads();
     s[t] = 0;
 }

@@ -6,7 +6,8 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
         for (int i = 0; i < 4; ++i) s[i] = in[i];
         proxy_fence();
         bulk_store(out, s, 16);
-        bulk_wait_read();
+        bulk_commit();
+        bulk_wait_read<0>();
         s[0] = 0;
     }
 }

@@ -1,7 +1,7 @@
 // An arrival behind copies is no commit: the wait has no group to wait for.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     __shared__ __align__(16) unsigned s[32];
-    __shared__ Mbarrier landed;
+    __shared__ u64 landed;
     const unsigned t = threadIdx.x;
     if (t == 0) {
         init(&landed, 1);

@@ -1,6 +1,6 @@
 // An initialisation is released to the thread whose bulk copy names the mbarrier.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier full;
+    __shared__ u64 full;
     __shared__ __align__(16) unsigned s[64];
     __shared__ unsigned flag;
     const unsigned t = threadIdx.x;

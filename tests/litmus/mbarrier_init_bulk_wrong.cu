@@ -1,6 +1,6 @@
 // The flag comes later, but orders nothing: the copy may meet an mbarrier that is not there yet.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier full;
+    __shared__ u64 full;
     __shared__ __align__(16) unsigned s[64];
     __shared__ unsigned flag;
     const unsigned t = threadIdx.x;

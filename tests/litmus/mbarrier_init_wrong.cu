@@ -1,6 +1,6 @@
 // The flag comes later, but orders nothing: the initialisation may not be visible.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier full;
+    __shared__ u64 full;
     __shared__ unsigned flag;
     const unsigned t = threadIdx.x;
     if (t == 0) flag = 0;

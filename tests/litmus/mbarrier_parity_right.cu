@@ -1,6 +1,6 @@
 // Phase 0 is over when the parity of the running phase is no longer 0.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier full;
+    __shared__ u64 full;
     __shared__ __align__(16) unsigned s[64];
     const unsigned t = threadIdx.x;
     if (t == 0) init(&full, 2);

@@ -7,5 +7,6 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     if (t == 0) {
         proxy_fence();
         bulk_store(out, s, 256);
+        bulk_commit();
     }
 }

@@ -6,6 +6,7 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     __syncthreads();
     if (t == 0) {
         bulk_store(out, s, 256);
+        bulk_commit();
         proxy_fence();
     }
 }

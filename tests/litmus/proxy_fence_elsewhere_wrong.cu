@@ -5,5 +5,5 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     s[t] = in[t];
     __syncthreads();
     if (t == 32) proxy_fence();
-    if (t == 0) bulk_store(out, s, 256);
+    if (t == 0) { bulk_store(out, s, 256); bulk_commit(); }
 }

@@ -5,5 +5,5 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     s[t] = in[t];
     proxy_fence();
     __syncthreads();
-    if (t == 0) bulk_store(out, s, 256);
+    if (t == 0) { bulk_store(out, s, 256); bulk_commit(); }
 }

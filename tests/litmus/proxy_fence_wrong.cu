@@ -4,5 +4,5 @@ extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
     const unsigned t = threadIdx.x;
     s[t] = in[t];
     __syncthreads();
-    if (t == 0) bulk_store(out, s, 256);
+    if (t == 0) { bulk_store(out, s, 256); bulk_commit(); }
 }

@@ -1,6 +1,6 @@
 // Reads and the next bulk load are ordered by a barrier alone: a remark, for libraries do so.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier full;
+    __shared__ u64 full;
     __shared__ __align__(16) unsigned s[64];
     const unsigned t = threadIdx.x;
     if (t == 0) init(&full, 1);

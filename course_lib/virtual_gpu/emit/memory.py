@@ -207,7 +207,7 @@ def atomic(e: Builder, i: Instruction) -> None:
     e.access_flags = _strong_flags(e, i, shadow.UPDATE)
     host, space, windowed = e.pointer(address, bits // 8, space_word(i), abi.ACCESS_ATOMIC)
     e.access_flags = 0
-    what = str(abi.WORD_UPDATE)
+    what = str(abi.WORD_UPDATE if i.family == "atom" else abi.WORD_REDUCE)
     ready = ""
     if space == "shared":
         e.note_shared(windowed, bits // 8)
