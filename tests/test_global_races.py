@@ -287,19 +287,17 @@ def test_a_race_names_element_blocks_threads_and_lines() -> None:
     assert race.first.site == race.second.site
 
 
-LONG = (
-    PLAIN
-    % """
+LONG = """
   volatile float* o = out;
-  for (int k = 0; k < 20; ++k) o[i] = in[i];"""
-)
+  for (int k = 0; k < %d; ++k) o[i] = in[i];"""
 
 
 def test_a_launch_with_more_accesses_than_can_be_remembered_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """4 blocks of 64 threads with 2 accesses in each round: 5,120 in 10 rounds, 25,600 in 50."""
     monkeypatch.setattr(shadow, "MOST_TRAIL", 8192)
-    assert run(PLAIN % (LONG % 10), 4).ok  # 4 blocks, 64 threads, at most 20 accesses each: 5,120
+    assert run(PLAIN % (LONG % 10), 4).ok
     with pytest.raises(LaunchError, match="check fewer blocks, or smaller tiles"):
         run(PLAIN % (LONG % 50), 4)
 

@@ -85,6 +85,7 @@ class Block:
         self.threads[:, abi.T_THREAD] = np.arange(THREADS)
         self.warp_base = np.zeros(WARPS, np.uint32)
         self.core[records.K_PROXIES], self.core[records.K_CHECK] = proxies, 1
+        self.core[records.K_PARTS] = 1 + proxies
         for slot, value in (
             (records.B_CORE, self.core.ctypes.data), (records.B_THREADS, self.threads.ctypes.data),
             (records.B_THREAD_BYTES, SLOTS * 8), (records.B_THREAD_COUNT, THREADS),
