@@ -119,30 +119,38 @@ class Scope:
         """Whether the verdict holds for every schedule of the shapes that were run."""
         return not self.dependence.on_schedule
 
-    def __str__(self) -> str:
+    def _how(self) -> str:
+        """Orders of the warps, moments at which copies land, launches."""
         orders = {(p.order, p.victim, p.seed) for p in self.policies}
         landings = {p.landing for p in self.policies}
-        blocks = f"{self.blocks_checked} block{'s' * (self.blocks_checked != 1)}"
+        launches = _count(self.launches, "launch")
+        if len(orders) == len(landings) == 1:
+            return f"in {launches}"
+        land = " or ".join(_LANDINGS[landing] for landing in sorted(landings))
+        order = _count(len(orders), "order")
+        return f"with {order} of the warps and copies that land {land}, in {launches}"
+
+    def __str__(self) -> str:
+        blocks = _count(self.blocks_checked, "block")
         if self.blocks_checked < self.blocks_total:
             blocks = f"{self.blocks_checked} of {self.blocks_total} blocks"
-        text = (
-            f"Looked at {_count(self.shapes, 'shape')} of the problem, {blocks}, under "
-            f"{_count(len(orders), 'warp order')} and {_count(len(landings), 'landing policy')} "
-            f"({_count(self.launches, 'launch')})."
-        )
+        text = f"Ran {_count(self.shapes, 'shape')} of the problem ({blocks}) {self._how()}."
         if self.every_schedule:
             text += (
                 " No branch, address or barrier depends on timing, so the verdict holds for every "
-                "schedule and every landing of these shapes."
+                "schedule of these shapes: any order of the warps, any moment at which copies land."
             )
         else:
             text += (
-                " It holds for these schedules, not for all: "
+                " The verdict holds for these schedules, not for all: "
                 f"{'; '.join((*self.dependence.reasons, *self.dependence.phases)[:3])}."
             )
         if self.dependence.on_data:
             text += f" It holds for this input, not for all: {'; '.join(self.dependence.data[:2])}."
         return " ".join([text, *self.skipped])
+
+
+_LANDINGS = {"early": "at once", "late": "as late as they may", "random": "at random"}
 
 
 def _count(number: int, word: str) -> str:

@@ -127,6 +127,33 @@ RELAY = """
     asm volatile("st.release.SCOPE.u32 [%0], 1;" :: "l"(word + mine) : "memory");
   }"""
 
+TWO_ROUNDS = """
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    #pragma unroll 1
+    for (int k = 0; k < 2; ++k) {
+      out[0] = in[k];
+      if (%s) asm volatile("st.release.gpu.u32 [%%0], 1;" :: "l"(word) : "memory");
+    }
+  }
+  if (blockIdx.x == 1 && threadIdx.x == 0) {
+    unsigned seen;
+    do { asm volatile("ld.acquire.gpu.u32 %%0, [%%1];" : "=r"(seen) : "l"(word) : "memory"); }
+    while (seen == 0);
+    out[1] = out[0];
+  }"""
+
+READERS = """
+  if (blockIdx.x == 0) {
+    out[16 + threadIdx.x] = out[0];
+    %s
+    if (threadIdx.x == 63) { __threadfence(); atomicExch(word, 1u); }
+  }
+  if (blockIdx.x == 1 && threadIdx.x == 0) {
+    while (atomicAdd(word, 0u) == 0) {}
+    __threadfence();
+    out[0] = 1;
+  }"""
+
 THERE_AND_BACK = """
   // Thread 0 of block 0 writes, block 1 answers, thread 40 of block 0 reads.
   if (blockIdx.x == 0 && threadIdx.x == 0) {
@@ -239,6 +266,17 @@ CASES = {
     "flag_reader_no_fence": Case(HAND_ON % ("__threadfence();", ""), ("blocks",)),
     "relay": Case(RELAY.replace("SCOPE", "gpu")),
     "relay_of_the_block": Case(RELAY.replace("SCOPE", "cta"), ("blocks",)),
+    "write_after_the_release": Case(
+        RELAY.replace("    if (mine == 0) out[0] = in[0];\n", "")
+        .replace("SCOPE", "gpu")
+        .removesuffix("  }")
+        + "    if (mine == 0) out[0] = in[0];\n  }",
+        ("blocks",),
+    ),
+    "one_of_two_writes_of_a_line_released": Case(TWO_ROUNDS % "k == 0", ("blocks",), blocks=2),
+    "both_writes_of_a_line_released": Case(TWO_ROUNDS % "k == 1", blocks=2),
+    "one_of_many_readers_signals": Case(READERS % "", ("blocks",), blocks=2),
+    "all_readers_meet_then_one_signals": Case(READERS % "__syncthreads();", blocks=2),
     "there_and_back": Case(THERE_AND_BACK % "__threadfence();"),
     "there_and_back_no_fence": Case(THERE_AND_BACK % "", ("order",)),
     "halo_in_place": Case("out[i] = out[i] + out[i + 1];", ("blocks", "order")),
