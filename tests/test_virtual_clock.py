@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import half_kernels
 import numpy as np
 import pytest
 
 from course_lib.kernel import Kernel, compile_kernel
+from course_lib.tensor_maps import tensor_map
 from course_lib.virtual_gpu.launch import LaunchResult, launch
 from course_lib.virtual_gpu.machine import H200, Machine, load_figures
 from tools import micro_kernels
@@ -286,3 +288,24 @@ def test_an_sm_takes_its_own_blocks_and_all_of_them() -> None:
     kernel = compile_kernel(source, threads=32)
     assert launch(kernel, 10, [out], order="timed", machine=Machine(sms=4)).ok
     assert out.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+
+
+def test_bulk_copies_land_at_their_cycle_whoever_else_runs() -> None:
+    """Late landing once let one resident block run to its end while the others waited."""
+    kernel = half_kernels.kernel("tma_wgmma_ring", 1)
+    m, n, k = 128, 256, 640
+    a, b = (np.ones((rows, k), np.float16) for rows in (m, n))
+    maps = [tensor_map(a, (64, 64), swizzle=128), tensor_map(b, (128, 64), swizzle=128)]
+    arguments = [*maps, np.zeros((m, n), np.float16), m, n, k]
+    machine = replace(QUIET, sms=1)
+    cycles = {
+        (landing, resident): launch(
+            kernel, (2, 2), arguments, order="timed", landing=landing, machine=machine,
+            resident=resident,
+        ).cycles
+        for landing in ("early", "late") for resident in (1, 2, 4)
+    }  # fmt: skip
+    for resident in (1, 2, 4):
+        late, early = cycles["late", resident], cycles["early", resident]
+        assert late == pytest.approx(early, rel=0.03)
+    assert cycles["late", 4] < 0.9 * cycles["late", 2] < 0.9 * 0.9 * cycles["late", 1]

@@ -325,13 +325,14 @@ def compared(judged: dict[str, list[Judgement]]) -> list[Judgement]:
 def table(judged: dict[str, list[Judgement]]) -> str:
     """The table of the document, in Markdown, with its summary."""
     lines = [
-        "| kernel | S | H200 µs | virtual µs | ratio H200 | ratio virtual | error "
+        "| kernel | | S | H200 µs | virtual µs | ratio H200 | ratio virtual | error "
         "| error of “no change” | sign | |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for group, members in judged.items():
         for one in members:
-            start = f"| {group} | {one.row.stages} | {one.us:.1f} | {one.virtual_us:.1f} "
+            known = "seen" if one.row.seen else "blind"
+            start = f"| {group} | {known} | {one.row.stages} | {one.us:.1f} | {one.virtual_us:.1f} "
             if one is members[0]:
                 lines.append(start + "| 1 | 1 | | | | |")
                 continue
@@ -341,7 +342,11 @@ def table(judged: dict[str, list[Judgement]]) -> str:
                 f"| {one.no_change_error:+.0%} | {'same' if one.sign_matches else 'differs'} "
                 f"| {miss} |"
             )
-    return "\n".join([*lines, "", *summary(judged)])
+    for words, seen in (("Seen", True), ("Blind", False)):
+        some = {name: group for name, group in judged.items() if group[0].row.seen == seen}
+        if some:
+            lines += ["", f"{words} rows:", "", *summary(some)]
+    return "\n".join(lines)
 
 
 def summary(judged: dict[str, list[Judgement]]) -> list[str]:

@@ -18,12 +18,14 @@ from course_lib.virtual_gpu.abi import (
     T_R0,
     T_SITE,
 )
-from course_lib.virtual_gpu.bulk_copies import land_one_bulk
+from course_lib.virtual_gpu.bulk_copies import land_at, land_one_bulk
 from course_lib.virtual_gpu.clock import advance_to, stall_until
 from course_lib.virtual_gpu.copies import land_everything
 from course_lib.virtual_gpu.mbarriers import passes, ready_clock
 from course_lib.virtual_gpu.raw import load64, native, store64
 from course_lib.virtual_gpu.records import (
+    B_BULK_COUNT,
+    B_BULKS,
     B_CORE,
     B_IDLE_POLLS,
     B_LINEAR,
@@ -33,12 +35,16 @@ from course_lib.virtual_gpu.records import (
     B_THREADS,
     B_WARP_COUNT,
     B_WARPS,
+    BULK_READY_CLOCK,
+    BULK_RECORD_BYTES,
     IDLE_POLLS,
     K_BLOCK_BYTES,
     K_BLOCKS,
+    K_ORDER,
     K_RESIDENT,
     K_TIMED,
     T_WAIT_SITE,
+    TIMED_ORDER,
     W_CLOCK,
     W_EVENTS,
     W_PARKED,
@@ -157,8 +163,49 @@ def answer_polls(block):
 
 
 @native
+def land_due(core, now):
+    """Timed order: copies land at their cycle where threads wait. True where anybody goes on."""
+    woken = False
+    for slot in range(load64(core, K_RESIDENT)):
+        block = load64(core, K_BLOCKS) + slot * load64(core, K_BLOCK_BYTES)
+        parked = load64(block, B_PARKED)
+        if load64(block, B_LINEAR) >= 0 and parked > 0:
+            position = 0
+            while position < load64(block, B_BULK_COUNT):
+                copy = load64(block, B_BULKS) + position * BULK_RECORD_BYTES
+                if load64(copy, BULK_READY_CLOCK) <= now:
+                    land_at(block, position)
+                else:
+                    position += 1
+            wake(block)
+            woken = woken or load64(block, B_PARKED) < parked
+    return woken
+
+
+@native
+def next_landing(core):
+    """The earliest cycle at which a copy lands in a block where threads wait; -1 for none."""
+    earliest = -1
+    for slot in range(load64(core, K_RESIDENT)):
+        block = load64(core, K_BLOCKS) + slot * load64(core, K_BLOCK_BYTES)
+        if load64(block, B_LINEAR) >= 0 and load64(block, B_PARKED) > 0:
+            for position in range(load64(block, B_BULK_COUNT)):
+                copy = load64(block, B_BULKS) + position * BULK_RECORD_BYTES
+                ready = load64(copy, BULK_READY_CLOCK)
+                if earliest < 0 or ready < earliest:
+                    earliest = ready
+    return earliest
+
+
+@native
 def unstick(core):
     """No warp can run: let copies land, then answer polls. True where somebody can run now."""
+    if load64(core, K_ORDER) == TIMED_ORDER:
+        due = next_landing(core)
+        while due >= 0:
+            if land_due(core, due):
+                return True
+            due = next_landing(core)
     for slot in range(load64(core, K_RESIDENT)):
         block = load64(core, K_BLOCKS) + slot * load64(core, K_BLOCK_BYTES)
         if load64(block, B_LINEAR) >= 0 and load64(block, B_PARKED) > 0:

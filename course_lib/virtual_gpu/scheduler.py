@@ -48,7 +48,7 @@ from course_lib.virtual_gpu.collectives import complete_collectives
 from course_lib.virtual_gpu.copies import draw, forget_copies, land_some
 from course_lib.virtual_gpu.happens_before import begin_block
 from course_lib.virtual_gpu.mbarriers import clear_mbarriers
-from course_lib.virtual_gpu.phase_waits import park, unstick, wait_for_phase, wake
+from course_lib.virtual_gpu.phase_waits import land_due, park, unstick, wait_for_phase, wake
 from course_lib.virtual_gpu.raw import call_step, fill_bytes, load64, native, store64
 from course_lib.virtual_gpu.records import (
     B_ARRIVED,
@@ -272,6 +272,14 @@ def following_warp(core, warps, total, last, avoided):
         if candidate % warps != avoided and is_ready(core, candidate, warps):
             return candidate
     return -1
+
+
+@native
+def clock_of(core, candidate):
+    """The virtual clock of a warp, counted over all resident blocks."""
+    warps = load64(block_at(core, 0), B_WARP_COUNT)
+    block = block_at(core, candidate // warps)
+    return load64(load64(block, B_WARPS) + candidate % warps * WARP_BYTES, W_CLOCK)
 
 
 @native
@@ -516,6 +524,9 @@ def run_core(core):
     status = DONE
     while load64(core, K_LIVE_BLOCKS) > 0 and status == DONE:
         candidate = choose_warp(core)
+        if candidate >= 0 and load64(core, K_ORDER) == TIMED_ORDER:
+            if land_due(core, clock_of(core, candidate)):
+                candidate = choose_warp(core)
         if candidate < 0:
             status = DONE if unstick(core) else DEADLOCK
         elif load64(load64(core, K_STOP), 0) != 0:
