@@ -94,8 +94,10 @@ def tensor_map(array: Any, box: Sequence[int], swizzle: int = 0) -> TensorMap:
     `box` is the tile that one copy moves, in elements and in the array's order of axes, such as
     `(rows, columns)`; a kernel names its corner in the opposite order, `{column, row}`. `swizzle`
     is 0, 32, 64 or 128 bytes. Elements of a box outside the array read as zeros and are not
-    written. Raises TensorMapError where a rule of CUDA's tensor maps is broken
-    (cuTensorMapEncodeTiled, CUDA Driver API); the same on both devices.
+    written. The first coordinate times the bytes of an element must be a multiple of 16, and a
+    store's coordinates must not be negative: the H200 ends such a kernel, and so does the virtual
+    GPU. Raises TensorMapError where a rule of CUDA's tensor maps is broken (cuTensorMapEncodeTiled,
+    CUDA Driver API); the same on both devices.
     """
     box = tuple(int(n) for n in box)
     _check_array(array)

@@ -28,12 +28,12 @@ SHAPES = {
 }
 
 
-def kernel(name: str, stages: int, edit: tuple[str, str] | None = None) -> Kernel:
-    """A kernel of the folder with one edit, which must apply."""
+def kernel(name: str, stages: int, *edits: tuple[str, str]) -> Kernel:
+    """A kernel of the folder with edits, each of which must apply."""
     source = (FOLDER / f"{name}.cu").read_text()
-    if edit is not None:
-        assert edit[0] in source, edit[0]
-        source = source.replace(*edit)
+    for old, new in edits:
+        assert old in source, old
+        source = source.replace(old, new)
     shape = SHAPES[name]
     return compile_kernel(
         source, name="gemm", threads=shape.threads, tile=("TILE_M", "TILE_N"),

@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from course_lib.real_gpu.guard import GpuFault
 from course_lib.tensor_maps import TensorMapError, tensor_map
 from course_lib.virtual_gpu.memory import ArgumentError
 from tests.async_device import POLICIES, kernel_of, run
@@ -86,14 +87,25 @@ CASES = [
     (np.float32, (200,), (64,), (-4,), 0),
     (np.float32, (200,), (64,), (168,), 0),
     (np.float16, (48, 72), (16, 64), (8, 0), 128),
-    (np.float16, (48, 72), (16, 64), (-3, -5), 128),
-    (np.float16, (48, 72), (16, 64), (40, 60), 128),
+    (np.float16, (48, 72), (16, 64), (-3, -8), 128),
+    (np.float16, (48, 72), (16, 64), (40, 64), 128),
     (np.float16, (40, 40), (32, 32), (3, 8), 64),
-    (np.uint8, (40, 48), (64, 32), (1, 20), 32),
+    (np.uint8, (40, 48), (64, 32), (1, 16), 32),
     (np.int32, (20, 12), (8, 8), (30, 0), 0),
     (np.float64, (6, 10, 8), (2, 4, 8), (1, 2, 0), 64),
     (np.float16, (5, 9, 64), (3, 8, 64), (3, -2, 8), 128),
-    (np.uint16, (5, 9, 64), (3, 8, 24), (-1, 4, -9), 0),
+    (np.uint16, (5, 9, 64), (3, 8, 24), (-1, 4, -8), 0),
+    (np.uint16, (5, 9, 64), (3, 8, 24), (3, 4, 48), 0),
+]
+STORES = [case for case in CASES if min(case[3]) >= 0]
+FAULTS = [
+    # (text, case, what is wrong with it)
+    (LOAD, (np.float16, (48, 72), (16, 64), (0, 1), 128), "begins between two pieces of 16"),
+    (LOAD, (np.uint8, (40, 48), (64, 32), (1, 20), 32), "begins between two pieces of 16"),
+    (STORE, (np.float16, (48, 72), (16, 64), (0, 60), 0), "begins between two pieces of 16"),
+    (STORE, (np.float32, (200,), (64,), (-4,), 0), "begins before the array"),
+    (STORE, (np.float16, (48, 72), (16, 64), (-3, 0), 128), "begins before the array"),
+    (STORE, (np.float16, (5, 9, 64), (3, 8, 64), (3, -2, 8), 128), "begins before the array"),
 ]
 
 
@@ -128,8 +140,14 @@ def stored(case):
     return shared, array, expected
 
 
-each_case = pytest.mark.parametrize(
-    "case", CASES, ids=lambda c: f"{c[0].__name__}-{c[2]}-{c[3]}-{c[4]}"
+def name_of(case):
+    return f"{case[0].__name__}-{case[2]}-{case[3]}-{case[4]}"
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=name_of)
+each_store = pytest.mark.parametrize("case", STORES, ids=name_of)
+each_fault = pytest.mark.parametrize(
+    "text, case, words", FAULTS, ids=[f"{name_of(case)}: {words}" for _, case, words in FAULTS]
 )
 
 
@@ -146,7 +164,7 @@ def test_a_box_lands_as_the_model_says(case):
         np.testing.assert_array_equal(out, expected)
 
 
-@each_case
+@each_store
 def test_a_box_is_stored_where_the_array_is_and_nowhere_else(case):
     _, _, box, corner, swizzle = case
     shared, guarded, expected = stored(case)
@@ -167,10 +185,28 @@ def test_a_real_gpu_loads_what_the_model_says(case):
 
 
 @needs_hopper
-@each_case
+@each_store
 def test_a_real_gpu_stores_where_the_array_is_and_nowhere_else(case):
     shared, array, expected = stored(case)
     np.testing.assert_array_equal(on_gpu(STORE, case, array, shared)[0], expected)
+
+
+@each_fault
+def test_what_a_real_gpu_stops_at_is_stopped_at(text, case, words):
+    array, expected = loaded(case)
+    x, y, z = (*reversed(case[3]), 0, 0)[:3]
+    arguments = [tensor_map(array, case[2], case[4]), expected * 0, x, y, z]
+    result = run(body_of(text, len(case[2]), len(expected)), PARAMETERS, arguments)
+    assert not result.ok and words in result.errors[0].message
+    assert result.errors[0].line is not None
+
+
+@needs_hopper
+@each_fault
+def test_a_real_gpu_stops_at(text, case, words):
+    array, expected = loaded(case)
+    with pytest.raises(GpuFault, match="IllegalInstruction"):
+        on_gpu(text, case, array, expected * 0)
 
 
 REFUSED = [

@@ -36,6 +36,7 @@ from course_lib.virtual_gpu.records import (
     B_CORE,
     B_THREAD_BYTES,
     B_THREADS,
+    BULK_BAD_COLUMN,
     BULK_BAD_SIZE,
     BULK_BASE,
     BULK_BYTES,
@@ -46,6 +47,7 @@ from course_lib.virtual_gpu.records import (
     BULK_LOAD,
     BULK_MBARRIER,
     BULK_MISALIGNED,
+    BULK_NEGATIVE,
     BULK_NO_MAP,
     BULK_OUTSIDE,
     BULK_READY_CLOCK,
@@ -399,6 +401,11 @@ def rt_tensor_copy(block, thread, shared, map_, mbarrier, x, y, z, kind, site):
         return BULK_NO_MAP
     if shared & 127:
         return BULK_MISALIGNED
+    # Both end with an illegal instruction on the H200 (tests/test_tensor_maps.py asks it).
+    if (x * load64(map_, TM_ELEMENT)) & 15:
+        return BULK_BAD_COLUMN
+    if kind == BULK_TENSOR_STORE and (x < 0 or y < 0 or z < 0):
+        return BULK_NEGATIVE
     count = load64(map_, TM_ELEMENT)
     for axis in range(3):
         count *= load64(map_, TM_BOX + axis)

@@ -23,9 +23,11 @@ from course_lib.virtual_gpu.places import (
 )
 from course_lib.virtual_gpu.records import (
     B_MBARRIER_COUNT,
+    BULK_BAD_COLUMN,
     BULK_BAD_SIZE,
     BULK_FULL,
     BULK_MISALIGNED,
+    BULK_NEGATIVE,
     BULK_NO_MAP,
     BULK_OUTSIDE,
     M_ALIVE,
@@ -278,6 +280,23 @@ def bulk_fault(case: Case, space: AddressSpace) -> RunError:
             "The parameter must be `const __grid_constant__ TensorMap`, and the launch must pass "
             "tensor_map(array, box=...) for it; without __grid_constant__ the address may be that "
             "of a copy."
+        )
+    elif answer == BULK_BAD_COLUMN:
+        problem = "column"
+        what = "issues a tensor copy whose box begins between two pieces of 16 bytes."
+        why = (
+            "The first coordinate (the column) times the bytes of an element must be a multiple of "
+            "16: for halves a multiple of 8. A real GPU ends the kernel with an illegal "
+            "instruction.\nLook at the first coordinate on this line."
+        )
+    elif answer == BULK_NEGATIVE:
+        problem = "negative"
+        what = "stores a box that begins before the array: one of its coordinates is negative."
+        why = (
+            "A tensor copy out of shared memory leaves out what lies past the array's end, and a "
+            "load also what lies before its beginning; a store that begins before it ends the "
+            "kernel with an illegal instruction on a real GPU.\nLook at the coordinates on this "
+            "line."
         )
     else:
         assert answer == BULK_FULL

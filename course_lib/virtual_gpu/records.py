@@ -354,5 +354,6 @@ W_EVENTS = 6  # B_MBARRIER_EVENTS when they were last looked at
 MB_NONE, MB_TOO_MANY_ARRIVALS, MB_BAD_COUNT, MB_MISALIGNED, MB_OUTSIDE = -1, -2, -3, -4, -5
 MB_TX_RANGE, MB_FULL = -6, -7
 BULK_MISALIGNED, BULK_BAD_SIZE, BULK_OUTSIDE, BULK_NO_MAP, BULK_FULL = -20, -21, -22, -23, -24
+BULK_BAD_COLUMN, BULK_NEGATIVE = -25, -26
 TOKEN_BITS = 24  # a state token is the phase, above the arrivals that were pending
 IDLE_POLLS = 2000  # rounds of polling without change after which nobody will ever come
