@@ -287,7 +287,7 @@ def find_hazards(
     *,
     policies: Sequence[Policy] | None = None,
     most_blocks: int = MOST_BLOCKS,
-    global_memory: bool = False,
+    global_memory: bool | None = None,
 ) -> HazardReport:
     """Check a kernel's ordering edges on small cases of a problem, on the virtual GPU.
 
@@ -297,7 +297,8 @@ def find_hazards(
     of ``verification.SMALL_POLICIES`` are run, or those given. ``report.scope`` says so.
 
     ``global_memory`` also looks for races in global memory, within and between the blocks of each
-    launch, in launches of their own; they are in ``report.global_hazards``.
+    launch, in launches of their own; they are in ``report.global_hazards``. Left to itself it does
+    so where the kernel reads an array that it also writes, as ``out[i] += x`` does.
 
     Raises ``CannotCheck`` where the kernel doesn't fit the problem, or has an instruction that the
     virtual GPU does not have.
@@ -332,7 +333,7 @@ def _find(
     problem: Problem,
     policies: Sequence[Policy] | None,
     most_blocks: int,
-    global_memory: bool,
+    global_memory: bool | None,
 ) -> HazardReport:
     from course_lib.virtual_gpu.dependence import dependence
 
@@ -360,6 +361,8 @@ def _find(
     shapes = len({id(run.problem) for run in seen})
     scope = Scope(shapes, len(seen), tuple(policies), checked, total, depends, tuple(skipped))
     report = _report(kernel, seen, scope)
+    if global_memory is None:
+        global_memory = depends.updates
     if not global_memory or report.memory_errors or report.deadlock or report.errors:
         return report
     return _with_global(

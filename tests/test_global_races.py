@@ -442,3 +442,26 @@ def test_find_hazards_names_element_tile_blocks_and_lines() -> None:
     assert hazard.tile is not None and hazard.first_block != hazard.second_block
     assert "Nothing orders the two blocks" in str(report)
     assert hazard.message in report._repr_html_().replace("&#x27;", "'").replace("&lt;", "<")
+
+
+ONE_UPDATES = "atomicAdd(&total, sum); __syncthreads(); if (!threadIdx.x) PLACE += total;"
+
+
+@pytest.mark.parametrize(
+    ("update", "looked", "ok"),
+    [
+        ("PLACE += sum;", True, False),
+        ("if (!(threadIdx.x % 32)) PLACE += sum;", True, False),
+        (f"__shared__ unsigned total; total = 0; __syncthreads(); {ONE_UPDATES}", True, True),
+        ("atomicAdd(&PLACE, sum);", False, True),
+    ],
+)
+def test_an_array_that_is_read_and_written_is_looked_at_unasked(update, looked, ok) -> None:
+    place = "out[blockIdx.x * tiles + t]"
+    source = SUMS.replace(
+        "atomicAdd(out + blockIdx.x * tiles + t, sum);", update.replace("PLACE", place)
+    )
+    problem = course_lib.TileReduction.of_tiles(3, 2, tile_elements=1024, threads=128)
+    report = course_lib.find_hazards(compile_kernel(source, threads=128), problem)
+    assert bool("Global memory was checked too" in str(report.scope)) == looked
+    assert not report.global_hazards if ok else report.global_hazards

@@ -122,7 +122,8 @@ def _shape(problem: Problem) -> str:
 def ordered(kernel: Kernel, problem: Problem) -> Judgement:
     """Does every ordering edge that the kernel needs exist, by the exact checker?
 
-    One missing edge of several still leaves half of the points.
+    One missing edge of several still leaves half of the points. Threads that race for a word of
+    global memory, such as a result that several of them update, leave none.
     """
     why_not = gate(kernel, problem)
     try:
@@ -132,11 +133,14 @@ def ordered(kernel: Kernel, problem: Problem) -> Judgement:
     if report.ok:
         return (0.0, [why_not]) if why_not else (1.0, [f"No hazard. {report.scope}"])
     found = [*report.memory_errors, *filter(None, [report.deadlock]), *report.errors]
-    found += report.hazards
+    found += [*report.hazards, *report.global_hazards]
     edges = {hazard.edge for hazard in report.hazards}
     one = not why_not and len(found) == len(report.hazards) and len(edges) == 1
     words = [str(item) for item in found[:_MOST_HAZARDS]]
-    return 0.5 * one, [*words, "find_hazards(kernel, problem) shows the picture."]
+    call = "find_hazards(kernel, problem) shows the picture."
+    if report.global_hazards:
+        call = "find_hazards(kernel, problem) says the same in your notebook."
+    return 0.5 * one, [*words, call]
 
 
 @functools.lru_cache(_KEPT)

@@ -61,6 +61,7 @@ class Dependence:
     reasons: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
+    updates: bool = False
 
     @property
     def on_schedule(self) -> bool:
@@ -121,7 +122,15 @@ class _Analysis:
             for _, item, _, _ in self.items
             if _counts_arrivals(item)
         )
-        return Dependence(tuple(reasons), tuple(data), tuple(phases))
+        return Dependence(tuple(reasons), tuple(data), tuple(phases), self.updates_an_array())
+
+    def updates_an_array(self) -> bool:
+        """Whether a plain load reads an array that the kernel also writes, as ``a[i] += x`` does."""
+        return any(
+            item.family == "ld" and _space(item) in ("global", "generic")
+            and not self.written.isdisjoint(self.roots(item))
+            for _, item, _, _ in self.items
+        )  # fmt: skip
 
     # --- pointers
 
@@ -134,6 +143,8 @@ class _Analysis:
                 if item.family == "ld" and "param" not in item.modifiers:
                     continue
                 found: set[str] = set().union(*(self.pointers[r] for r in uses))
+                if item.family == "ld" and not item.opcode.endswith("64"):
+                    continue  # a number, such as how many tiles there are, is no array
                 if item.family == "ld":
                     found |= {
                         o.base.name
