@@ -20,6 +20,7 @@ _PUBLIC = {
     "Gemm": "problems",
     "ColumnMoments": "problems",
     "CircularFilter": "problems",
+    "RowChecksums": "problems",
     "verify": "verification",
     "find_hazards": "hazards",
     "stress": "stressing",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course_lib.problems import Gemm, TileReduction, from_spec
+from course_lib.problems import Gemm, RowChecksums, TileReduction, from_spec
 
 
 def slow_sums(x: np.ndarray, tile: int) -> list[int]:
@@ -102,6 +102,28 @@ def test_small_reduction_keeps_tile_and_parity():
     assert small.tiles == 9 and small.block_count == 2
     already = TileReduction.of_tiles(3)
     assert already.small() is already
+
+
+def test_row_checksums_against_one_row_at_a_time():
+    problem = RowChecksums.of_tiles(2, blocks=2, seed=5)
+    inputs = problem.inputs()
+    rows = inputs["x"].reshape(4, 4096).tolist()
+    slow = [sum((2 * c + 1) * word for c, word in enumerate(row)) % 2**32 for row in rows]
+    right = problem.reference(inputs)
+    assert right["checksums"].tolist() == slow and right["checksums"].dtype == np.uint32
+    assert from_spec(problem.to_spec()) == problem
+
+
+def test_row_checksums_change_with_any_single_word():
+    problem = RowChecksums.of_tiles(1)
+    x = problem.inputs()["x"]
+    before = problem.reference({"x": x})
+    for column in (0, 2047, 4095):
+        other = x.copy()
+        other[column] ^= np.uint32(1 << 31)
+        after = problem.reference({"x": other})
+        ok, _, words = problem.compare(after, before)
+        assert not ok and "tile 0 of block 0, which is row 0" in words
 
 
 def test_gemm_reference_against_einsum():

@@ -93,3 +93,17 @@ def number_in(answers: Answers, name: str) -> float | str:
     if not 0 < answer < 1e12:
         return f"`{name}` is {answer}; cycles are a positive number."
     return float(answer)
+
+
+def count_in(answers: Answers, name: str) -> int | str:
+    """The whole number called ``name``, 0 or more, or what is wrong with it."""
+    answer = answers.get(name)
+    if answer is None:
+        return f"`{name}` has no value yet."
+    if isinstance(answer, Unusable):
+        return answer.reason
+    if isinstance(answer, bool) or not isinstance(answer, int):
+        return f"`{name}` must be a whole number, not {type(answer).__name__}."
+    if not 0 <= answer < 10**12:
+        return f"`{name}` is {answer}; a count is 0 or more."
+    return answer

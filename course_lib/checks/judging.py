@@ -14,6 +14,8 @@ from course_lib.problem_runs import DoesNotRun, first_error, launch_virtual
 from course_lib.verification import Verdict, verify
 
 if TYPE_CHECKING:
+    from course_lib.checks.paths import Parting
+    from course_lib.hazards import HazardReport
     from course_lib.kernel import Kernel
     from course_lib.problems import Problem
     from course_lib.timeline import Timeline
@@ -127,7 +129,7 @@ def ordered(kernel: Kernel, problem: Problem) -> Judgement:
     """
     why_not = gate(kernel, problem)
     try:
-        report = _report(kernel, problem)
+        report = hazard_report(kernel, problem)
     except CannotJudge as refused:
         return 0.0, [str(refused)]
     if report.ok:
@@ -144,10 +146,22 @@ def ordered(kernel: Kernel, problem: Problem) -> Judgement:
 
 
 @functools.lru_cache(_KEPT)
-def _report(kernel: Kernel, problem: Problem) -> Any:
+def hazard_report(kernel: Kernel, problem: Problem) -> HazardReport:
+    """What the exact checker says; ``CannotJudge`` where it can say nothing."""
     from course_lib.hazards import find_hazards
 
-    return _guarded(find_hazards, kernel, problem)
+    return _guarded(find_hazards, kernel, problem)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(_KEPT)
+def parting(one: Kernel, other: Kernel, problem: Problem) -> Parting | None:
+    """Where two versions part in what they do beside waiting; None where they nowhere do."""
+    from course_lib.checks import paths
+
+    try:
+        return _guarded(paths.parting, one, other, problem)  # type: ignore[no-any-return]
+    except DoesNotRun as words:
+        raise CannotJudge(str(words)) from words
 
 
 @functools.lru_cache(_KEPT)

@@ -13,6 +13,7 @@ from course_lib.problems.base import Problem
 from course_lib.problems.circular_filter import CircularFilter
 from course_lib.problems.column_moments import ColumnMoments
 from course_lib.problems.gemm import Gemm
+from course_lib.problems.row_checksums import RowChecksums
 from course_lib.problems.tile_reduction import TileReduction
 
 __all__ = [
@@ -20,12 +21,14 @@ __all__ = [
     "ColumnMoments",
     "Gemm",
     "Problem",
+    "RowChecksums",
     "TileReduction",
     "from_spec",
 ]
 
 _KINDS: dict[str, type[Problem]] = {
-    kind.__name__: kind for kind in (TileReduction, Gemm, ColumnMoments, CircularFilter)
+    kind.__name__: kind
+    for kind in (TileReduction, Gemm, ColumnMoments, CircularFilter, RowChecksums)
 }
 
 
