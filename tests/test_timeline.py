@@ -226,6 +226,32 @@ def test_register_prefetch_belongs_to_the_next_tile():
     assert timeline_of(warp.stamps).depth() == 1
 
 
+def test_a_plain_load_that_is_stored_before_the_computation_is_over_by_then():
+    """fetch(t+1); store(t+1); read(t); barrier: it began early, and nothing overlaps."""
+    warp = Warp()
+
+    def fetch_and_store(tile):
+        warp("load", 0, 4, 20, coordinate=tile)
+        warp("store", 0, 1, 20, 128 + tile % 2 * TILE)
+        warp("store", 1, 600, 20)
+
+    fetch_and_store(0)
+    warp.barrier(22)
+    for tile in range(4):
+        if tile < 3:
+            fetch_and_store(tile + 1)
+        warp.read(tile % 2, 100)
+        warp.barrier(22)
+    rows, stages = build(warp.stamps)
+    assert stages == 2
+    loads = {r.tile: r for r in rows if r.kind == "load"}
+    reads = {r.tile: r for r in rows if r.kind == "read"}
+    assert list(loads) == list(reads) == [0, 1, 2, 3]
+    for tile in range(3):
+        assert loads[tile + 1].start < loads[tile + 1].end <= reads[tile].start
+        assert loads[tile + 1].cycles > 600
+
+
 def test_two_operands_are_one_tile_and_coordinates_need_not_be_dense():
     warp = Warp()
     sizes = 4096, 8192  # A's and B's panel; B's two stages follow A's two

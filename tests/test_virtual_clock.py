@@ -309,3 +309,27 @@ def test_bulk_copies_land_at_their_cycle_whoever_else_runs() -> None:
         late, early = cycles["late", resident], cycles["early", resident]
         assert late == pytest.approx(early, rel=0.03)
     assert cycles["late", 4] < 0.9 * cycles["late", 2] < 0.9 * 0.9 * cycles["late", 1]
+
+
+COPY_TILES = """
+extern "C" __global__ void __launch_bounds__(256) copy_tiles(const uint4* __restrict__ x, uint4* y,
+                                                             int tiles) {
+  __shared__ uint4 buffer[1024];
+  for (int t = 0; t < tiles; ++t) {
+    for (int k = threadIdx.x; k < 1024; k += 256) buffer[k] = x[t * 1024 + k];
+    for (int k = threadIdx.x; k < 1024; k += 256) y[t * 1024 + k] = buffer[k];
+    __syncthreads();
+  }
+}
+"""
+
+
+def test_a_warps_later_stores_do_not_delay_another_warps_earlier_loads() -> None:
+    """A warp is simulated up to its next barrier before the next one begins, far back in time."""
+    x, y = np.arange(TILES * 4096, dtype=np.uint32), np.zeros(TILES * 4096, np.uint32)
+    kernel = compile_kernel(COPY_TILES, threads=256)
+    result = launch(kernel, 1, [x, y, TILES], order="timed")
+    assert result.ok and np.array_equal(x, y)
+    # At worst each of a thread's four loads is awaited by its store before the next is issued.
+    most = 4 * H200.global_latency + 2 * 4096 * 4 / H200.bytes_per_cycle + 500
+    assert result.cycles < TILES * most

@@ -65,8 +65,9 @@ def check_overlap(answers: Answers) -> Judgement:
     if depth:
         return 0.0, [
             "The next load begins early enough, but it has to be over before the computation "
-            "starts: no load is on its way while a tile is consumed. Which groups does your wait "
-            "wait for? Look at trace(kernel, problem).plot()."
+            "starts: no load is on its way while a tile is consumed. What waits for it: a wait for "
+            "too many groups, or a store of what was just loaded? Look at trace(kernel, "
+            "problem).plot()."
         ]
     return 0.0, [
         "No load is on its way while a tile is consumed: the next tile's load must begin before "

@@ -37,8 +37,7 @@ from course_lib.virtual_gpu.records import (
     K_LINES,
     K_MEMORY_QUEUE,
     K_SECTORS,
-    K_SHARE,
-    K_SHARE_COST,
+    K_SHARE_QUEUE,
     K_SHARED_QUEUE,
     K_WINDOW,
     K_WINDOW_BYTES,
@@ -76,7 +75,8 @@ def clear_core_clock(core):
     """A fresh SM: empty queues and cold caches."""
     clear_queue(load64(core, K_MEMORY_QUEUE))
     clear_queue(load64(core, K_SHARED_QUEUE))
-    for slot in (K_SHARE, K_FETCHED, K_WINDOW, K_WINDOW_BYTES, K_FORMER_BYTES):
+    clear_queue(load64(core, K_SHARE_QUEUE))
+    for slot in (K_FETCHED, K_WINDOW, K_WINDOW_BYTES, K_FORMER_BYTES):
         store64(core, slot, 0)
     for partition in range(4):
         clear_queue(load64(core, K_ISSUE_QUEUES) + partition * QUEUE_BYTES)
@@ -153,10 +153,8 @@ def take_share(core, count, now):
     All SMs together have less bandwidth than one can take alone. Other SMs are quiet at other
     times, so an SM may use what it left unused in the last `burst_cycles`.
     """
-    spent = max(load64(core, K_SHARE), (now - load64(core, K_BURST_CYCLES)) * 256)
-    spent += (count * load64(core, K_SHARE_COST)) // 256
-    store64(core, K_SHARE, spent)
-    return spent // 256
+    since = max(0, now - load64(core, K_BURST_CYCLES))
+    return occupy(load64(core, K_SHARE_QUEUE), since, count * 256, 1)
 
 
 @native

@@ -112,7 +112,7 @@ from course_lib.virtual_gpu.records import (
     K_RESIDENT,
     K_SECTORS,
     K_SEEN,
-    K_SHARE_COST,
+    K_SHARE_QUEUE,
     K_SHARED_QUEUE,
     K_SHUFFLE_CYCLES,
     K_SLOTS,
@@ -134,6 +134,7 @@ from course_lib.virtual_gpu.records import (
     Q_SLOTS,
     Q_TAGS,
     Q_USED,
+    QUEUE_BYTES,
     RING_BUCKETS,
     S_SLOTS,
     SCRATCH_FLOATS,
@@ -339,7 +340,6 @@ class Worker:
             (K_BARRIER_CYCLES, machine.barrier_base_cycles),
             (K_BARRIER_WARP_CYCLES, machine.barrier_warp_cycles),
             (K_COPY_LATENCY, machine.copy_latency - machine.global_latency),
-            (K_SHARE_COST, round(65536 / machine.bytes_per_cycle)),
             (K_BURST_CYCLES, machine.burst_cycles),
             (K_CROWD_DELAY, machine.crowd_delay),
             (K_WINDOW_CAPACITY, round(machine.bytes_per_cycle * (1 << WINDOW_BITS))),
@@ -352,20 +352,22 @@ class Worker:
             self.core[slot] = value
 
     def _fill_clock(self) -> None:
-        """Six queues (memory, four schedulers, shared memory), the caches' tags, access notes."""
-        queues = np.zeros((6, Q_SLOTS), np.int64)
-        rings = np.zeros((6, 3, RING_BUCKETS), np.int64)
-        memory_units = round(self.shape.machine.burst_bytes_per_cycle * 256 * BUCKET_CYCLES)
-        for queue, ring, capacity in zip(
-            queues, rings, (memory_units, *[BUCKET_CYCLES] * 5), strict=True
-        ):
+        """Seven queues (`capacities` says of what), the caches' tags, access notes."""
+        machine = self.shape.machine
+        rates = (machine.burst_bytes_per_cycle, machine.bytes_per_cycle)
+        capacities = [round(rate * 256 * BUCKET_CYCLES) for rate in rates]  # memory, its share
+        capacities += [BUCKET_CYCLES] * 5  # four schedulers, shared memory
+        queues = np.zeros((len(capacities), Q_SLOTS), np.int64)
+        rings = np.zeros((len(capacities), 3, RING_BUCKETS), np.int64)
+        for queue, ring, capacity in zip(queues, rings, capacities, strict=True):
             queue[Q_CAPACITY] = capacity
             queue[Q_TAGS], queue[Q_USED], queue[Q_SKIP] = (address_of(part) for part in ring)
         sectors = np.zeros((SECTORS, S_SLOTS), np.int64)
         lines = np.zeros(LINES, np.int64)
         self.core[K_MEMORY_QUEUE] = address_of(queues)
-        self.core[K_ISSUE_QUEUES] = address_of(queues) + Q_SLOTS * 8
-        self.core[K_SHARED_QUEUE] = address_of(queues) + 5 * Q_SLOTS * 8
+        self.core[K_SHARE_QUEUE] = address_of(queues) + QUEUE_BYTES
+        self.core[K_ISSUE_QUEUES] = address_of(queues) + 2 * QUEUE_BYTES
+        self.core[K_SHARED_QUEUE] = address_of(queues) + 6 * QUEUE_BYTES
         self.core[K_SECTORS] = address_of(sectors)
         self.core[K_LINES] = address_of(lines)
         accesses = np.zeros((32, ACCESS_LOG), np.int64)

@@ -1,7 +1,6 @@
-// open: the timeline draws a plain load until the barrier, so this one seems to overlap
 // title: the next tile is stored before this one is computed: two buffers that wait for each load
 // scores: overlap 0
-// says: must begin before
+// says: over before the computation
 // base: right_register_prefetch.cu
 <<<<
             for (int i = 0; i < 4; ++i) part[i] = from[i * 256];
