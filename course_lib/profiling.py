@@ -202,7 +202,7 @@ def profile(kernel: Kernel, problem: Problem, device: str = "auto") -> Profile:
     return replace(found, notes=(wrong, *found.notes)) if wrong else found
 
 
-class _Counts(NamedTuple):
+class Counts(NamedTuple):
     """Counts for the whole launch, and per SM for the issue rate."""
 
     global_bytes: int
@@ -214,8 +214,11 @@ class _Counts(NamedTuple):
     warps: int
 
 
-def _count(kernel: Kernel, problem: Problem) -> _Counts:
-    """One timed launch; its counts scaled from the blocks of one SM to the grid."""
+def count(kernel: Kernel, problem: Problem) -> Counts:
+    """One timed launch; its counts scaled from the blocks of one SM to the grid.
+
+    Raises ``DoesNotRun`` where the launch ends in an error.
+    """
     result = launch_timed(kernel, problem)
     blocks = problem.blocks(kernel)
     simulated = len(timed_blocks(kernel, problem))
@@ -224,7 +227,7 @@ def _count(kernel: Kernel, problem: Problem) -> _Counts:
     moved = counters["global_load_bytes"] + counters["global_store_bytes"] + counters["copy_bytes"]
     arithmetic = counters["flops"] + counters["integer_ops"]
     warps = simulated * -(-problem.threads(kernel) // 32)
-    return _Counts(
+    return Counts(
         round(moved * scale),
         round(arithmetic * scale),
         round(counters["instructions"] * scale),
@@ -236,7 +239,7 @@ def _count(kernel: Kernel, problem: Problem) -> _Counts:
 
 
 def _profile_virtual(kernel: Kernel, problem: Problem) -> Profile:
-    counts = _count(kernel, problem)
+    counts = count(kernel, problem)
     module = kernel.module
     waits: dict[int | None, float] = defaultdict(float)
     for site, cycles in counts.stalls.items():
@@ -270,7 +273,7 @@ def _profile_real(kernel: Kernel, problem: Problem) -> Profile:
     cycles = answer["plain_us"] * properties["clock_mhz"]
     counts = None
     try:
-        counts = _count(kernel, problem)
+        counts = count(kernel, problem)
     except Unsupported as missing:
         notes += (f"Bytes and arithmetic were not counted: {missing}",)
     rate = None

@@ -41,10 +41,14 @@ _ASYNC_COPY = re.compile(r"\b(__pipeline_memcpy_async|memcpy_async)\s*\(")
 def replaced_copies(source: str, ptx: str, arch: str) -> tuple[str, ...]:
     """An advisory where asynchronous copies of the source became plain loads and stores."""
     code = re.sub(r"//[^\n]*", "", source)
-    asked = _ASYNC_COPY.search(code)
-    if not asked or re.search(r"^\s*(?:@!?%p\d+\s+)?cp\.async\.", ptx, re.MULTILINE):
+    if re.search(r"^\s*(?:@!?%p\d+\s+)?cp\.async\.", ptx, re.MULTILINE):
         return ()
-    line = code[: asked.start()].count("\n") + 1
+    calls = [(code[: m.start()].count("\n") + 1, m[1]) for m in _ASYNC_COPY.finditer(code)]
+    # A function that nobody calls leaves no instruction: nothing became anything.
+    used = [(line, name) for line, name in calls if ptx_of_line(ptx, line)]
+    if not used:
+        return ()
+    line, asked = used[0]
     why = (
         f"{arch} has no cp.async, which came with sm_80"
         if arch_number(arch) < 80
@@ -52,7 +56,7 @@ def replaced_copies(source: str, ptx: str, arch: str) -> tuple[str, ...]:
     )
     return (
         (
-            f"line {line}: {asked[1]} became plain loads and stores, because {why}. The kernel is "
+            f"line {line}: {asked} became plain loads and stores, because {why}. The kernel is "
             "still correct, but it waits for each copy: nothing overlaps."
         ),
     )

@@ -105,6 +105,22 @@ def test_asynchronous_copies_that_became_plain_ones():
     assert ring(arch="sm_80").resources.advisories == ()
 
 
+UNUSED = """#include <cuda_pipeline.h>
+__device__ void load(float *to, const float *from) { __pipeline_memcpy_async(to, from, 16); }
+extern "C" __global__ void k(const float *x, float *y) {
+    __shared__ __align__(16) float tile[128];
+    CALL
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize(("call", "advised"), [("", 0), ("load(tile, x);", 1)])
+def test_an_asynchronous_copy_that_nobody_calls_became_nothing(call, advised):
+    kernel = compile_kernel(UNUSED.replace("CALL", call), arch="sm_75")
+    assert len(kernel.resources.advisories) == advised
+
+
 TEMPLATE = "template <int N>\n__global__ void k(float *x) { x[0] = N; }"
 TWO = 'extern "C" __global__ void a() {}\nextern "C" __global__ void b() {}'
 

@@ -8,7 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course_lib.problems import Gemm, RowChecksums, TileReduction, from_spec
+from course_lib.problems import (
+    CircularFilter,
+    ColumnMoments,
+    Gemm,
+    RowChecksums,
+    TileReduction,
+    from_spec,
+)
 
 
 def slow_sums(x: np.ndarray, tile: int) -> list[int]:
@@ -195,3 +202,50 @@ def test_awkward_cases_are_solvable_and_small(problem):
         given = {n: a.astype(case.outputs()[n].dtype) for n, a in reference.items()}
         assert case.compare(given, reference)[0]
         assert case.bytes_moved() < 2**21
+
+
+# --- the problems of the exercises ----------------------------------------------------------------
+
+
+def test_column_moments_against_exact_integers():
+    problem = ColumnMoments.of_tiles(2, blocks=2, seed=3)
+    inputs = problem.inputs()
+    x = inputs["x"].reshape(64, 256)
+    expected = [
+        sum(int(value) * row**order for row, value in enumerate(x[:, column])) % 2**32
+        for order in range(4)
+        for column in range(256)
+    ]
+    assert problem.reference(inputs)["moments"].tolist() == expected
+
+
+def test_circular_filter_against_exact_integers():
+    problem = CircularFilter.of_tiles(2, blocks=2, seed=3)
+    inputs = problem.inputs()
+    y = problem.reference(inputs)["y"].reshape(4, 4096)
+    for signal, got in zip(inputs["x"].reshape(4, 4096).tolist(), y.tolist(), strict=True):
+        after, next_but_one = signal[1:] + signal[:1], signal[2:] + signal[:2]
+        triples = zip(signal, after, next_but_one, strict=True)
+        assert got == [(5 * a + 11 * b + 3 * c) % 2**32 for a, b, c in triples]
+
+
+def test_the_tile_of_a_word_is_the_one_that_the_docstrings_define():
+    moments = ColumnMoments.of_tiles(3, blocks=2)
+    row, column = 70, 130  # tile 2 of block 1
+    assert moments.tile_of("x", 4 * (row * 256 + column), block=1) == 2
+    signals = CircularFilter.of_tiles(3, blocks=2)
+    assert signals.tile_of("x", 4 * ((1 * 3 + 2) * 4096 + 17), block=1) == 2
+    assert moments.tile_of("moments", 0, 0) is None and signals.tile_of("y", 0, 0) is None
+
+
+@pytest.mark.parametrize("kind", [ColumnMoments, CircularFilter])
+def test_a_wrong_word_of_an_exercise_is_named(kind):
+    problem = kind.of_tiles(2, blocks=2)
+    right = problem.reference(problem.inputs())
+    (name,) = right
+    wrong = {name: right[name].copy()}
+    wrong[name][300] ^= 1
+    ok, _, words = problem.compare(wrong, right)
+    assert not ok and f"{name}[300]" in words and f"1 of {right[name].size}" in words
+    assert problem.compare(right, right) == (True, 0.0, "")
+    assert from_spec(problem.to_spec()) == problem

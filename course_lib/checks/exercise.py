@@ -73,6 +73,7 @@ class Exercise:
         literals: name of each literal → grade id of the cell that assigns it.
         prose: grade ids of cells with written answers.
         parts: what gives points, in the order of the notebook.
+        bonus: extra credit, never part of ``points``: no graded cell, and nothing is lost without.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Exercise:
     literals: Mapping[str, str]
     prose: tuple[str, ...]
     parts: tuple[Part, ...]
+    bonus: Part | None = None
 
     def part(self, name: str) -> Part:
         """The part of that name; ``ValueError`` where there is none."""
@@ -92,6 +94,12 @@ class Exercise:
     def grade(self, name: str, answers: Answers) -> float:
         """Print what a part has to say and give its points: for a graded cell."""
         return self.part(name).score(answers).show()
+
+    def try_bonus(self, answers: Answers) -> float:
+        """Print what the bonus has to say and give its points; ``ValueError`` without a bonus."""
+        if self.bonus is None:
+            raise ValueError(f"{self.name} has no bonus")
+        return self.bonus.score(answers).show()
 
     def scores(
         self, answers: Answers, hidden: Mapping[str, Check] | None = None

@@ -178,10 +178,13 @@ def timeline(kernel: Kernel, problem: Problem) -> Timeline:
 
 @functools.lru_cache(_KEPT)
 def global_bytes(kernel: Kernel, problem: Problem) -> float:
-    """Bytes between global memory and the chip, counted on the virtual GPU."""
-    from course_lib.profiling import profile
+    """Bytes between global memory and the chip, counted in one launch on the virtual GPU."""
+    from course_lib.profiling import count
 
-    return float(_guarded(profile, kernel, problem, device="virtual").global_bytes)
+    try:
+        return float(_guarded(count, kernel, problem).global_bytes)
+    except DoesNotRun as words:
+        raise CannotJudge(str(words)) from words
 
 
 def staged(kernel: Kernel, problem: Problem, stages: int) -> Judgement:
@@ -221,6 +224,33 @@ def staged(kernel: Kernel, problem: Problem, stages: int) -> Judgement:
             "load every word once, and no word that nobody uses."
         )
     return share, messages or ["Every tile goes through shared memory, and is loaded once."]
+
+
+def faster(kernel: Kernel, reference: Kernel, problem: Problem) -> Judgement:
+    """Is it clearly faster than ``reference``, side by side on a real GPU?
+
+    For a bonus: where there is no GPU, or the comparison is inconclusive, nothing is lost. A kernel
+    that is wrong or lacks an ordering edge gets none, however fast it is.
+    """
+    from course_lib.devices import resolve
+    from course_lib.real_gpu.guard import GpuError
+    from course_lib.timing import compare
+
+    where, why = resolve("auto", kernel)
+    if where != "gpu":
+        return 0.0, [f"No bonus, and nothing lost: speed counts on a real GPU only, and {why}."]
+    small = problem.small()
+    if right(kernel, [small])[0] < 1 or ordered(kernel, small)[0] < 1:
+        return 0.0, ["The bonus is for a kernel that is right and lacks no ordering edge."]
+    try:
+        found = compare({"reference": reference, "yours": kernel}, problem, device="gpu")
+    except GpuError as problem_of_gpu:
+        return 0.0, [f"No bonus, and nothing lost: it could not be measured. {problem_of_gpu}"]
+    ratio = found.ratio("yours", "reference")
+    words = f"Your time is {ratio} of the reference's ({found.figure_label()})."
+    if not ratio.conclusive:
+        return 0.0, [f"{words} No bonus, and nothing lost."]
+    return (1.0, [words]) if ratio.value < 1 else (0.0, [f"{words} The reference is faster."])
 
 
 def _shared_bytes(kernel: Kernel) -> int:

@@ -19,6 +19,26 @@ TRACED = CircularFilter.of_tiles(12, 1, seed=22)
 LEAST_OVERLAP = 0.3
 """Least share of loading or computing, whichever is shorter, that must happen beside the other."""
 
+REFERENCE = """%%cuda one_buffer_filter --threads 256
+#include <cuda_pipeline.h>
+extern "C" __global__ void __launch_bounds__(256)
+one_buffer_filter(const unsigned* __restrict__ x, unsigned* y, int tiles) {
+    __shared__ __align__(16) unsigned s[4096];
+    for (size_t at = (size_t)blockIdx.x * tiles * 4096; tiles--; at += 4096) {
+        for (int i = threadIdx.x * 4; i < 4096; i += 1024)
+            __pipeline_memcpy_async(s + i, x + at + i, 16);
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
+        __syncthreads();
+        for (int i = threadIdx.x; i < 4096; i += 256)
+            y[at + i] = 5 * s[i] + 11 * s[(i + 1) % 4096] + 3 * s[(i + 2) % 4096];
+        __syncthreads();
+    }
+}
+"""
+"""One buffer, no overlap: what the bonus compares with."""
+FULL_SIZE = CircularFilter(tiles=32, blocks=128)
+
 
 def check_runs(answers: Answers) -> Judgement:
     """The kernel compiles, runs and writes something."""
@@ -75,6 +95,16 @@ def check_overlap(answers: Answers) -> Judgement:
     ]
 
 
+def check_speed(answers: Answers) -> Judgement:
+    """Clearly faster than one buffer, on a real GPU."""
+    from course_lib.cuda_magic import kernel_from_text
+
+    kernel = kernel_in(answers, KERNEL)
+    if not isinstance(kernel, Kernel):
+        return 0.0, [kernel]
+    return judging.faster(kernel, kernel_from_text(REFERENCE), FULL_SIZE)
+
+
 EXERCISE = Exercise(
     name="two_buffers",
     title="Exercise 2: Two buffers",
@@ -98,4 +128,5 @@ EXERCISE = Exercise(
             ),
         ),
     ),
+    bonus=Part("speed", 1, check_speed),
 )
