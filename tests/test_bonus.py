@@ -23,6 +23,7 @@ def reference():
 def on_a_gpu(monkeypatch):
     """A machine with a GPU on which the reference takes 10 us, and one's own time is given."""
     asked: list[str] = []
+    kinds = {"auto": "gpu", "virtual": "virtual"}
 
     def at(times) -> list[str]:
         def compare(kernels, problem, device):
@@ -33,7 +34,7 @@ def on_a_gpu(monkeypatch):
             assert list(kernels) == list(measured)
             return Comparison(measured, "us", "gpu", "a GPU")
 
-        monkeypatch.setattr(devices, "resolve", lambda *_: ("gpu", ""))
+        monkeypatch.setattr(devices, "resolve", lambda asked, _: (kinds[asked], ""))
         monkeypatch.setattr(timing, "compare", compare)
         return asked
 
