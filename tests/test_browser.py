@@ -17,7 +17,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbgrader.utils import is_solution
 
 from tools.lab import environment, options
 from tools.notebooks import canonical
@@ -141,32 +140,26 @@ class Lab:
     browser: Any
 
     @contextmanager
-    def open(self, place: str) -> Iterator[tuple[Any, list[str]]]:
-        """A page with the notebook at that place of the folder, ready to run; its complaints."""
+    def run(self, notebook: Path) -> Iterator[tuple[Any, list[str]]]:
+        """A page on which a copy of `notebook` without outputs has run, and its complaints."""
+        bare = canonical(nbformat.read(notebook, as_version=4), with_outputs=False)
+        nbformat.write(bare, self.folder / notebook.name)
         page = self.browser.new_page(viewport={"width": 1280, "height": 1100})
         complaints: list[str] = []
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(f"{self.address}/lab/tree/{place}?reset")
+        page.goto(f"{self.address}/lab/tree/{notebook.name}?reset")
         page.wait_for_selector(".jp-Notebook", timeout=60_000)
         page.evaluate(READY)
+        page.evaluate(RUN_ALL)
+        page.wait_for_function(
+            "window.courseRun !== 'running'", timeout=SECONDS_FOR_A_LESSON * 1000
+        )
         try:
             yield page, complaints
         finally:
             page.evaluate("() => window.jupyterapp.commands.execute('notebook:shutdown-kernel')")
             page.close()
-
-    @contextmanager
-    def run(self, notebook: Path) -> Iterator[tuple[Any, list[str]]]:
-        """A page on which a copy of `notebook` without outputs has run, and its complaints."""
-        bare = canonical(nbformat.read(notebook, as_version=4), with_outputs=False)
-        nbformat.write(bare, self.folder / notebook.name)
-        with self.open(notebook.name) as (page, complaints):
-            page.evaluate(RUN_ALL)
-            page.wait_for_function(
-                "window.courseRun !== 'running'", timeout=SECONDS_FOR_A_LESSON * 1000
-            )
-            yield page, complaints
 
 
 @pytest.fixture(scope="module")
@@ -370,55 +363,3 @@ def a_page_without_a_kernel_shows_pictures(lab: Lab, notebook: Path, folder: Pat
         assert image.evaluate("image => image.complete && image.naturalWidth") > 200
     page.screenshot(path=str(folder / "exported.png"))
     page.close()
-
-
-# --- exercises ------------------------------------------------------------------------------------
-
-RUN_CELL = """async ([name, text]) => {
-    const panel = window.jupyterapp.shell.currentWidget, cells = panel.content.widgets;
-    const index = cells.findIndex(cell => cell.model.id === name);
-    panel.content.activeCellIndex = index;
-    panel.content.deselectAll();
-    await panel.content.scrollToItem(index, "center");
-    cells[index].model.sharedModel.setSource(text);
-    await window.jupyterapp.commands.execute("notebook:run-cell");
-}"""
-TEXT_OF = """name => window.jupyterapp.shell.currentWidget.content.widgets
-    .find(cell => cell.model.id === name).model.sharedModel.getSource()"""
-WRITE = """texts => {
-    for (const cell of window.jupyterapp.shell.currentWidget.content.widgets)
-        if (cell.model.id in texts) cell.model.sharedModel.setSource(texts[cell.model.id]);
-}"""
-
-
-def validated(page) -> str:
-    """What nbgrader's Validate button shows."""
-    page.locator(".validate-button").click()
-    dialog = page.locator(".jp-Dialog", has_text="Validation Results")
-    dialog.wait_for(timeout=120_000)
-    text = dialog.inner_text()
-    dialog.get_by_role("button").last.click()
-    dialog.wait_for(state="hidden")
-    return text
-
-
-@pytest.mark.timeout(300)
-def test_an_exercise_is_reset_and_validated_in_the_browser(lab, tmp_path):
-    """The stub fails, the solution passes, and ``%reset_cell`` brings the stub back."""
-    name = "one_buffer"
-    shutil.copytree(ROOT / "exercises" / name, lab.folder / name)
-    released = nbformat.read(lab.folder / name / f"{name}.ipynb", as_version=4)
-    stub = next(cell.source for cell in released.cells if cell.id == "answer-kernel")
-    master = nbformat.read(ROOT / "solutions" / name / f"{name}.ipynb", as_version=4)
-    solution = {cell.id: cell.source for cell in master.cells if is_solution(cell)}
-    with lab.open(f"{name}/{name}.ipynb") as (page, complaints):
-        assert "fail" in validated(page).lower()
-        page.evaluate(WRITE, solution)
-        assert page.evaluate(TEXT_OF, "answer-kernel") != stub
-        assert "Success" in validated(page)
-        page.screenshot(path=str(tmp_path / "validated.png"))
-        for text in ("%reset_cell", "%reset_cell answer-kernel"):
-            page.evaluate(RUN_CELL, ["answer-kernel", text])
-            page.wait_for_function(f"({TEXT_OF})('answer-kernel') !== '{text}'", timeout=30_000)
-            assert page.evaluate(TEXT_OF, "answer-kernel") == stub
-        assert not complaints
