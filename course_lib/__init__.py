@@ -21,6 +21,7 @@ _PUBLIC = {
     "ColumnMoments": "problems",
     "CircularFilter": "problems",
     "RowChecksums": "problems",
+    "PolynomialValues": "problems",
     "verify": "verification",
     "find_hazards": "hazards",
     "stress": "stressing",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.problems import Problem
     from course_lib.virtual_gpu.launch import LaunchResult
+    from course_lib.virtual_gpu.machine import Machine
 
 #: Stamps per warp of the first attempt at a trace, and where growing stops.
 FIRST_CAPACITY, LAST_CAPACITY = 4096, 1 << 16
@@ -56,8 +57,14 @@ def _trace_real(kernel: Kernel, problem: Problem, blocks: int) -> Timeline:
     return replace(timeline, overhead=answer["overhead"], notes=notes)
 
 
-def trace_virtual(kernel: Kernel, problem: Problem, blocks: int = 1) -> Timeline:
-    """The timeline on the virtual GPU; raises ``DoesNotRun`` where the kernel cannot finish."""
+def trace_virtual(
+    kernel: Kernel, problem: Problem, blocks: int = 1, machine: Machine | None = None
+) -> Timeline:
+    """The timeline on the virtual GPU; raises ``DoesNotRun`` where the kernel cannot finish.
+
+    ``machine`` has other latencies than the H200's, such as a memory so far away that only what a
+    kernel waits for decides which copies are under way.
+    """
     from course_lib.ptx import probes
     from course_lib.virtual_gpu.machine import H200
 
@@ -70,7 +77,7 @@ def trace_virtual(kernel: Kernel, problem: Problem, blocks: int = 1) -> Timeline
     while True:
         buffer = probes.allocate(np, blocks, warps, capacity)
         extra = (buffer, np.uint32(capacity), np.uint32(blocks), np.uint32(stride))
-        result = launch_timed(stamped, problem, inputs, extra=extra, trace=True)
+        result = launch_timed(stamped, problem, inputs, extra=extra, trace=True, machine=machine)
         decoded = probes.decode(buffer, probed)
         if not decoded.truncated or capacity >= LAST_CAPACITY:
             break

@@ -11,7 +11,7 @@ import importlib
 
 from course_lib.checks.exercise import Exercise
 
-NAMES = ("one_buffer", "two_buffers", "overwrite_hazard")
+NAMES = ("one_buffer", "two_buffers", "overwrite_hazard", "ring")
 """Every exercise, in order; each is a module of this package with an ``EXERCISE``."""
 
 

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from course_lib.kernel import Kernel
     from course_lib.problems import Problem
     from course_lib.timeline import Timeline
+    from course_lib.virtual_gpu.machine import Machine
 
 Judgement = tuple[float, list[str]]
 
 _MOST_HAZARDS = 2
 _KEPT = 64
+FAR = 20_000
+"""Cycles to a memory beside which computing takes no time: see ``in_flight``."""
 
 
 class CannotJudge(RuntimeError):
@@ -209,7 +212,7 @@ def staged(kernel: Kernel, problem: Problem, stages: int) -> Judgement:
             "each into a buffer, wait for the whole block, and compute from the buffer."
         ]
     share, messages = 1.0, []
-    used = _shared_bytes(kernel)
+    used = shared_bytes(kernel)
     tile_bytes = problem.tile_bytes()
     if tile_bytes and used >= (stages + 1) * tile_bytes:
         share -= 1 / 3
@@ -253,7 +256,8 @@ def faster(kernel: Kernel, reference: Kernel, problem: Problem) -> Judgement:
     return (1.0, [words]) if ratio.value < 1 else (0.0, [f"{words} The reference is faster."])
 
 
-def _shared_bytes(kernel: Kernel) -> int:
+def shared_bytes(kernel: Kernel) -> int:
+    """Shared memory of one block, static and dynamic."""
     from course_lib.ptx_facts import static_shared
 
     return static_shared(kernel.ptx_text, kernel.name) + kernel.shared_bytes
@@ -278,6 +282,42 @@ def overlap(found: Timeline) -> float:
         ]
         shares.append(max(covered, default=0.0))
     return float(np.median(shares)) if shares else 0.0
+
+
+@functools.lru_cache(_KEPT)
+def in_flight(kernel: Kernel, problem: Problem, stages: int) -> int:
+    """Tiles on their way when the block begins to read one: the median over the steady state.
+
+    On a virtual GPU whose memory is so far away that loads land in the order in which they are
+    asked for and long after: so it is no matter of speed, only of what was begun and what was
+    waited for. A tile counts from its first copy, which may come in the first half of the read,
+    to its landing.
+    """
+    import numpy as np
+
+    from course_lib.tracing import trace_virtual
+
+    try:
+        found = _guarded(trace_virtual, kernel, problem, machine=_far_memory())
+    except DoesNotRun as words:
+        raise CannotJudge(str(words)) from words
+    loads, reads = _spans(found, "load"), _spans(found, "read")
+    last = max(loads, default=0)
+    counts = [
+        sum(u > t and issued < (begin + end) / 2 and begin < landed
+            for u, (issued, landed) in loads.items())
+        for t, (begin, end) in reads.items()
+        if stages <= t <= last - stages
+    ]  # fmt: skip
+    return int(np.median(counts)) if counts else 0
+
+
+def _far_memory() -> Machine:
+    from dataclasses import replace
+
+    from course_lib.virtual_gpu.machine import H200
+
+    return replace(H200, name="far memory", global_latency=FAR, copy_latency=FAR, l2_latency=FAR)
 
 
 def _spans(found: Timeline, kind: str) -> dict[int, tuple[float, float]]:

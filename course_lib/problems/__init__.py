@@ -13,6 +13,7 @@ from course_lib.problems.base import Problem
 from course_lib.problems.circular_filter import CircularFilter
 from course_lib.problems.column_moments import ColumnMoments
 from course_lib.problems.gemm import Gemm
+from course_lib.problems.polynomial_values import PolynomialValues
 from course_lib.problems.row_checksums import RowChecksums
 from course_lib.problems.tile_reduction import TileReduction
 
@@ -20,6 +21,7 @@ __all__ = [
     "CircularFilter",
     "ColumnMoments",
     "Gemm",
+    "PolynomialValues",
     "Problem",
     "RowChecksums",
     "TileReduction",
@@ -28,7 +30,7 @@ __all__ = [
 
 _KINDS: dict[str, type[Problem]] = {
     kind.__name__: kind
-    for kind in (TileReduction, Gemm, ColumnMoments, CircularFilter, RowChecksums)
+    for kind in (TileReduction, Gemm, ColumnMoments, CircularFilter, RowChecksums, PolynomialValues)
 }
 
 
