@@ -125,7 +125,7 @@ class _Analysis:
         return Dependence(tuple(reasons), tuple(data), tuple(phases), self.updates_an_array())
 
     def updates_an_array(self) -> bool:
-        """Whether a plain load reads an array that the kernel also writes, as ``a[i] += x`` does."""
+        """Whether a plain load reads an array that the kernel also writes, as in ``a[i] += x``."""
         return any(
             item.family == "ld" and _space(item) in ("global", "generic")
             and not self.written.isdisjoint(self.roots(item))
