@@ -6,11 +6,12 @@ the kernel's own copies put the tiles, tile numbers from the source addresses of
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from course_lib.expressions import ExpressionError, evaluate
@@ -32,12 +33,17 @@ _MOST_STAGES = 16
 
 @dataclass(frozen=True)
 class Place:
-    """A place in shared memory: ``stage[1]`` is stage 1 of the ``stages`` of array ``stage``."""
+    """A place in shared memory: ``stage[1]`` is stage 1 of the ``stages`` of array ``stage``.
+
+    ``element`` names the first byte that was looked at by its indices, such as ``stage[1][3][7]``;
+    "" where the declaration does not tell its dimensions.
+    """
 
     name: str
     array: str
     stage: int | None = None
     stages: int = 1
+    element: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,18 @@ class SharedArray:
     offset: int
     size: int
     dimensions: tuple[int, ...] = ()
+
+    def element(self, offset: int) -> str:
+        """`a[1][3][7]` for the element of an array of two dimensions or more around a byte."""
+        count = math.prod(self.dimensions)
+        if len(self.dimensions) < 2 or not count or self.size % count or self.size < count:
+            return ""
+        number = (offset - self.offset) // (self.size // count)
+        indices: list[int] = []
+        for size in reversed(self.dimensions):
+            indices.append(number % size)
+            number //= size
+        return self.name + "".join(f"[{index}]" for index in reversed(indices))
 
 
 def shared_arrays(kernel: Kernel, flat: FlatKernel, dynamic_bytes: int = 0) -> list[SharedArray]:
@@ -144,15 +162,8 @@ class Places:
         self.addresses = addresses
         log = log[log["block"] == block]
         self.copying_warps = frozenset(int(warp) for warp in set(log["warp"].tolist()))
-        if not self.problem.dense_tiles and self.copying_warps:
-            first = log[log["warp"] == min(self.copying_warps)]
-            seen: dict[str, set[int]] = defaultdict(set)
-            for address in first["address"].tolist():
-                found = self.source(address)
-                coordinate = None if found is None else self.problem.tile_of(*found, block)
-                if found is not None and coordinate is not None:
-                    seen[found[0]].add(coordinate)
-            self.coordinates = {name: sorted(values) for name, values in seen.items()}
+        if not self.problem.dense_tiles:
+            self.coordinates = self._coordinates(log, block)
         lowest: dict[tuple[str, int], int] = {}
         for address, offset in zip(log["address"].tolist(), log["shared_offset"].tolist()):
             found, tile = self.source(address), self.tile(address, block)
@@ -162,6 +173,19 @@ class Places:
             lowest[key] = min(offset, lowest.get(key, offset))
         self.fills = [Fill(tile, array, at) for (array, tile), at in sorted(lowest.items())]
 
+    def _coordinates(self, log: np.ndarray, block: int) -> dict[str, list[int]]:
+        """Where along its tiles each input is copied from, by the first warp that copies any of it.
+
+        One warp's copies: several warps may share a tile, each with rows of its own.
+        """
+        seen: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for address, warp in zip(log["address"].tolist(), log["warp"].tolist()):
+            found = self.source(address)
+            coordinate = None if found is None else self.problem.tile_of(*found, block)
+            if found is not None and coordinate is not None:
+                seen[found[0]][warp].add(coordinate)
+        return {name: sorted(by_warp[min(by_warp)]) for name, by_warp in seen.items()}
+
     # --- places
 
     def place(self, offset: int, size: int = 1) -> Place:
@@ -169,6 +193,9 @@ class Places:
         array = self.array_at(offset)
         if array is None:
             return Place(f"shared memory at byte {offset}", "shared memory")
+        return replace(self._stage_at(array, offset), element=array.element(offset))
+
+    def _stage_at(self, array: SharedArray, offset: int) -> Place:
         starts = self.starts(array, offset)
         if len(array.dimensions) > 1 and self._staged(array, starts):
             bytes_per_stage = array.size // array.dimensions[0]

@@ -33,6 +33,7 @@ WHY = {
 _VERBS = {
     "read": "reads", "write": "writes", "atomic": "updates", "copy": "copies into",
     "bulk copy": "copies into", "bulk store": "stores from", "wgmma read": "multiplies from",
+    "initialisation": "initialises",
 }  # fmt: skip
 
 
@@ -136,6 +137,7 @@ def message(hazard: Hazard, style: Style) -> str:
     parts = [
         headline(hazard),
         *_quotes(hazard),
+        f"Seen first at {hazard.place.element}." if hazard.place.element else "",
         _also(hazard),
         cause,
         WHY[hazard.edge],
@@ -166,6 +168,12 @@ def headline(hazard: Hazard) -> str:
             f"Missing reuse edge at {place}: {_who(second)} brings {_named(second)} into {place} "
             f"on {_line(second)} while {_source(first)} on {_line(first)} may still be on its way."
         )
+    if _uses_uninitialised(hazard):
+        return (
+            f"Barrier used before its initialisation is visible: {_who(second)} works on {place} "
+            f"on {_line(second)}, and nothing orders that after {_who(first)} initialises it on "
+            f"{_line(first)}."
+        )
     return (
         f"Race at {place}: {_who(first)} {_VERBS[first.kind]} it on {_line(first)}, "
         f"{_who(second)} {_VERBS[second.kind]} it on {_line(second)}, and nothing orders the two."
@@ -175,6 +183,11 @@ def headline(hazard: Hazard) -> str:
 def _on_accumulators(hazard: Hazard) -> bool:
     """Is it about registers of wgmma, and not about shared memory?"""
     return "accumulator" in (hazard.first.kind, hazard.second.kind)
+
+
+def _uses_uninitialised(hazard: Hazard) -> bool:
+    """Is it an mbarrier that somebody uses while mbarrier.init may still be to come?"""
+    return hazard.first.kind == "initialisation" and hazard.second.kind != "initialisation"
 
 
 def _accumulator_headline(hazard: Hazard) -> str:
@@ -237,6 +250,12 @@ def cause_and_cure(hazard: Hazard, style: Style) -> tuple[str, str]:
     hazard = replace(hazard, first=hazard.first.outside(), second=hazard.second.outside())
     if _on_accumulators(hazard):
         return _accumulators(hazard)
+    if _uses_uninitialised(hazard):
+        return (
+            "An mbarrier is ordinary memory until mbarrier.init has run, and other threads see "
+            "that only through a barrier that does not need it.",
+            f"Initialise in one thread, then {style.barrier}, and only then use the barrier.",
+        )
     if hazard.missing == "proxy":
         return _proxy(hazard)
     if hazard.edge == "ready":

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib import hazard_words
 from course_lib.hazard_places import Place, Places, shared_arrays
 from course_lib.problem_runs import launch_virtual, shaped_for
+from course_lib.ptx.parse import Instruction
 from course_lib.verification import SMALL_POLICIES, Policy
 
 if TYPE_CHECKING:
@@ -495,6 +496,11 @@ class Reader:
         self.lines = Lines(kernel, kernel.module)
         self.style = hazard_words.style_of(kernel, self.flat)
         self.arrays = shared_arrays(kernel, self.flat, kernel.shared_bytes)
+        self.inits = {
+            item.site
+            for item in self.flat.code
+            if isinstance(item, Instruction) and item.opcode.startswith("mbarrier.init")
+        }
         self._places: dict[tuple[int, int], Places] = {}
 
     # --- facts
@@ -527,11 +533,12 @@ class Reader:
     def access(self, raw: RawAccess, places: Places, block: int, tile: int | None) -> Access:
         line = self.lines.line(raw.site)
         call_line = self.call_line(raw.site)
+        initialises = raw.kind == "write" and raw.site in self.inits
         return Access(
             line,
             self.lines.code(line) if line is not None else "",
             raw.warp,
-            raw.kind,
+            "initialisation" if initialises else raw.kind,
             tile if tile is not None else places.tile(raw.source, block),
             raw.thread,
             f"line {line}" if line is not None else self.lines.where(raw.site),
@@ -587,7 +594,7 @@ class Reader:
     def hazard(self, run: _Seen, race: RawRace, all_races: Sequence[RawRace]) -> Hazard:
         places = self.places(run, race.block)
         place = places.place(race.offset, race.bytes)
-        edge, flipped = self.edge(run, race, all_races, places, place)
+        edge, flipped = self.edge(race, all_races, places, place)
         early, late = (race.second, race.first) if flipped else (race.first, race.second)
         early_tile, late_tile = _tiles(edge, early, late, places, place, race.block)
         return Hazard(
@@ -602,7 +609,7 @@ class Reader:
         )
 
     def edge(
-        self, run: _Seen, race: RawRace, races: Sequence[RawRace], places: Places, place: Place
+        self, race: RawRace, races: Sequence[RawRace], places: Places, place: Place
     ) -> tuple[str, bool]:
         """(edge, whether the run had the two accesses in the wrong order).
 
@@ -619,41 +626,25 @@ class Reader:
             reads = first.kind in _READS
             return ("ready", reads) if first.kind != second.kind else ("other", False)
         if first.kind in _BRINGS and second.kind in _READS:
-            if self.overwriting(race, races, places, place, first):
+            if self.overwriting(race, races, places, place):
                 return "reuse", True
             return "ready", False
         if first.kind in _READS and second.kind in _BRINGS:
-            if self.comes_first(run, second, first, places, place, race.block):
+            if self.comes_first(race, places):
                 return "ready", True
             return "reuse", False
-        if (
-            first.kind in _BRINGS
-            and second.kind in _BRINGS
-            and "write"
-            not in (
-                first.kind,
-                second.kind,
-            )
-        ):
+        if {first.kind, second.kind} <= {"copy", "bulk copy"}:
             return "reuse", False
         return "other", False
 
     def overwriting(
-        self,
-        race: RawRace,
-        races: Sequence[RawRace],
-        places: Places,
-        place: Place,
-        copy: RawAccess,
+        self, race: RawRace, races: Sequence[RawRace], places: Places, place: Place
     ) -> bool:
-        """Whether a copy that a later read races with is the *next* tile of the stage."""
-        tile = places.tile(copy.source, race.block)
+        """Whether a copy or store that a later read races with is the *next* tile of the stage."""
+        copy = race.first
         if copy.kind == "write":
-            if self._uninitialised(race.second.site):
-                return False
-            if self._only_after_one_tile(race):
-                return True
-        elif places.first_fill(place, tile) is not False:
+            return not self._not_yet_stored(copy, race.second)
+        if self._first_fill(race, copy, places) is not False:
             return False
         mine = [
             other
@@ -662,62 +653,68 @@ class Reader:
             and self._same_line(other.second.site, copy.site)
             and places.place(other.offset).array == place.array
         ]
-        if any(other.first.kind in _READS and not self._early(other, places) for other in mine):
+        if any(
+            other.first.kind in _READS and not self._first_fill(other, other.second, places)
+            for other in mine
+        ):
             return True
+        if race.found_reads:  # and in order, or they were among the races: the tile before is done
+            return False
         over_copies = any(other.first.kind in ("copy", "bulk copy") for other in mine)
         return over_copies and not self._ready_is_missing(race, races, places)
 
-    def _early(self, race: RawRace, places: Places) -> bool:
-        """Whether a read races with the first tile of its stage, which came only after it."""
-        tile = places.tile(race.second.source, race.block)
-        return places.first_fill(places.place(race.offset), tile) is True
+    def _first_fill(self, race: RawRace, copy: RawAccess, places: Places) -> bool | None:
+        """Whether a copy brings the first tile of its stage; None where nothing tells."""
+        tile = places.tile(copy.source, race.block)
+        first = places.first_fill(places.place(race.offset), tile)
+        return race.fill == 1 if first is None and race.fill else first
 
     def _ready_is_missing(self, race: RawRace, races: Sequence[RawRace], places: Places) -> bool:
         """Whether the same read races with the first tile of a stage as well."""
-        for other in races:
-            if other.first.kind in ("copy", "bulk copy") and other.second.kind in _READS:
-                tile = places.tile(other.first.source, other.block)
-                first = places.first_fill(places.place(other.offset), tile) is True
-                if first and self._same_line(other.second.site, race.second.site):
-                    return True
-        return False
+        return any(
+            other.first.kind in ("copy", "bulk copy")
+            and other.second.kind in _READS
+            and self._first_fill(other, other.first, places) is True
+            and self._same_line(other.second.site, race.second.site)
+            for other in races
+        )
 
-    def comes_first(
-        self,
-        run: _Seen,
-        copy: RawAccess,
-        read: RawAccess,
-        places: Places,
-        place: Place,
-        block: int,
-    ) -> bool:
+    def comes_first(self, race: RawRace, places: Places) -> bool:
         """Whether what a read should have seen came only after it."""
-        if copy.kind == "write":
-            return self._uninitialised(read.site) or self._in_one_tile(copy, read)
-        return places.first_fill(place, places.tile(copy.source, block)) is True
+        if race.second.kind == "write":
+            return self._not_yet_stored(race.second, race.first)
+        return self._first_fill(race, race.second, places) is True
 
-    def _only_after_one_tile(self, race: RawRace) -> bool:
-        """Whether a store above a read races with the read of another tile only.
+    def _not_yet_stored(self, store: RawAccess, read: RawAccess) -> bool:
+        """Whether it is the ready edge between a store and a read of these lines that is missing.
 
-        With a single tile nothing is overwritten, so a race that is missing there is not about the
-        ready edge.
+        No tile number tells old from new here. But the first store to a place overwrites nothing:
+        where a read races with it, or finds nothing there, the ready edge is missing. Where it
+        does not, a store above the read has its ready edge. A store below the read (the next
+        tile's) lacks the reuse edge, unless a barrier stands between the two.
         """
-        above = self._above(race.first.site, race.second.site)
-        single = any(getattr(run.problem, "tiles", 0) == 1 for run in self.seen)
-        return single and above and not self._in_one_tile(race.first, race.second)
+        if self._uninitialised(read.site) or self._races_with_first_store(store, read):
+            return True
+        if not self._above(read.site, store.site):
+            return False
+        lines = (self.outer_line(read.site) or 0, self.outer_line(store.site) or 0)
+        return any(lines[0] < (sync.line or 0) < lines[1] for sync in self.style.of("barrier"))
 
-    def _in_one_tile(self, store: RawAccess, read: RawAccess) -> bool:
-        """Whether a store races with a read further down where there is a single tile."""
+    def _races_with_first_store(self, store: RawAccess, read: RawAccess) -> bool:
         lines = {self.lines.line(store.site), self.lines.line(read.site)}
-        return self._above(store.site, read.site) and any(
-            {self.lines.line(other.first.site), self.lines.line(other.second.site)} == lines
+        return any(
+            other.fill == 1
+            and {self.lines.line(other.first.site), self.lines.line(other.second.site)} == lines
             for run in self.seen
-            if getattr(run.problem, "tiles", 0) == 1
             for other in run.result.races
         )
 
+    def outer_line(self, site: int) -> int | None:
+        """The line of the kernel itself at which an access, or the call that makes it, stands."""
+        return self.call_line(site) or self.lines.line(site)
+
     def _above(self, one: int, other: int) -> bool:
-        above, below = self.lines.line(one), self.lines.line(other)
+        above, below = self.outer_line(one), self.outer_line(other)
         return above is not None and below is not None and above < below
 
     def _same_line(self, one: int, other: int) -> bool:

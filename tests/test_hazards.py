@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import case_files
+import numpy as np
 import pytest
 from ring_kernel import line_of, problem, ring
 from test_lessons import RIGHT_REDUCTIONS, kernel
@@ -12,9 +14,9 @@ from course_lib import Gemm, TileReduction, compile_kernel, find_hazards
 from course_lib.hazard_places import Place
 from course_lib.hazard_plots import draw_hazard
 from course_lib.hazards import Access, CannotCheck, Hazard, Reader, Scope, _Seen
-from course_lib.verification import SMALL_POLICIES
+from course_lib.verification import SMALL_POLICIES, Policy
 from course_lib.virtual_gpu.dependence import Dependence, dependence
-from course_lib.virtual_gpu.launch import LaunchResult
+from course_lib.virtual_gpu.launch import LaunchResult, launch
 from course_lib.virtual_gpu.races import RawAccess, RawRace
 
 COPY, READ = line_of("__pipeline_memcpy_async"), line_of("sum += stage")
@@ -189,6 +191,45 @@ def test_a_read_before_the_first_tile_is_a_ready_edge():
     early = RawRace(0, 0, 4, raw("read", None, warp=1), raw("copy", 0), "order")
     (hazard,) = reader(early).hazards()
     assert hazard.edge == "ready" and lines(hazard) == (COPY, READ)
+
+
+@pytest.mark.parametrize(("found_reads", "edge"), [(True, "ready"), (False, "reuse")])
+def test_a_copy_over_a_tile_that_had_been_read_is_due(found_reads, edge):
+    over = RawRace(0, 0, 4, raw("copy", 0), raw("copy", 2), "wait")
+    late = RawRace(0, 0, 4, raw("copy", 2), raw("read", 2), "wait", 1, 2, found_reads)
+    assert {hazard.edge for hazard in reader(over, late).hazards()} == {edge}
+
+
+def test_the_message_names_the_element():
+    race = RawRace(0, 4096 + 16, 16, raw("read", 1, warp=2), raw("copy", 3), "order")
+    (hazard,) = reader(race).hazards()
+    assert "Seen first at stage[1][4]." in hazard.message
+
+
+def test_a_checked_launch_does_not_leave_out_blocks_after_the_first_error():
+    source = """extern "C" __global__ void k(unsigned* out) {
+        asm volatile("bar.sync 1, 64;" ::: "memory");
+        out[blockIdx.x] = 1;
+    }"""
+    stuck = compile_kernel(source, threads=32)
+    result = launch(stuck, 4, [np.zeros(4, np.uint32)], check=True)
+    assert len(result.errors) == 4
+
+
+def test_a_barrier_used_before_its_initialisation_is_named_so():
+    case = case_files.load(case_files.FOLDER / "other_bulk_init_not_visible.edit")
+    report = find_hazards(case.kernel, case.problem)
+    (message, *_) = [h.message for h in report.hazards if h.edge == "other"]
+    assert message.startswith("Barrier used before its initialisation is visible: warp")
+
+
+def test_the_operand_that_other_warps_copy_has_its_tiles_too():
+    case = case_files.load(case_files.FOLDER / "reuse_gemm_two_stages.edit")
+    policy = Policy("random", "random", seed=7)
+    found = find_hazards(case.kernel, case.problem, policies=[policy]).hazards
+    both = [hazard for one in found for hazard in (one, *one.also)]
+    assert {hazard.place.array for hazard in both} == {"a", "b"}
+    assert {(h.first.tile, h.second.tile) for h in both} == {(0, 2)}
 
 
 def test_the_lower_kind_is_a_remark_and_no_hazard():

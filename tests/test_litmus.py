@@ -77,6 +77,8 @@ PAIRS: dict[str, Pair] = {
     "mbarrier_init": lacks("order"),
     "mbarrier_init_bulk": lacks("order"),
     "mbarrier_parity": lacks("phase"),
+    "mbarrier_parity_again": lacks("order", threads=96),
+    "mbarrier_token": lacks("order"),
     "cp_async_arrive": lacks("wait"),
     "cp_async_arrive_commits_nothing": lacks("wait"),
     "cp_async_arrive_orders_copies_only": lacks("order"),

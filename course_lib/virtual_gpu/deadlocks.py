@@ -20,6 +20,7 @@ from course_lib.virtual_gpu.places import (
     by_site,
     has_exited,
     is_parked,
+    matrix_group,
     plain,
     ranges,
     sentence,
@@ -27,6 +28,7 @@ from course_lib.virtual_gpu.places import (
     wait_verb,
     waiting_words,
     waits_at_barrier,
+    waits_at_matrix,
     waits_in_collective,
 )
 from course_lib.virtual_gpu.records import (
@@ -57,6 +59,7 @@ def deadlock(lines: Lines, worker: Worker) -> RunError:
     parts = [f"Block {plain(case.block)} is deadlocked: nobody in it can go on."]
     parts += _barrier_sentences(lines, worker, state, alive)
     parts += _collective_sentences(lines, state, alive)
+    parts += _matrix_sentences(lines, state, alive)
     waiting = mbarrier_words.waits(state, alive)
     for key, members in list(waiting.items())[:6]:
         parts.append(mbarrier_words.wait_words(lines, worker, state, key, members, alive))
@@ -179,6 +182,26 @@ def _collective_sentence(
         elsewhere = waiting_words(lines, state, absent)
         text += f" for lanes of its mask {mask:#010x} that are elsewhere: {elsewhere}"
     return text + "."
+
+
+def _matrix_sentences(lines: Lines, state: BlockState, alive: Sequence[int]) -> list[str]:
+    """Matrix instructions that wait for lanes or warps which are elsewhere."""
+    waiting = [n for n in alive if waits_at_matrix(state, n)]
+    found = []
+    for site, members in list(by_site(state, waiting).items())[:4]:
+        group = matrix_group(state, members[0])
+        size = 128 if group == "warpgroup" else 32
+        there = set(members)
+        groups = {n // size for n in members}
+        absent = [n for n in alive if n // size in groups and n not in there]
+        text = (
+            f"{sentence(threads_words(members))} {wait_verb(members)} at {lines.short(site)}, a "
+            f"matrix instruction, which all {size} threads of a {group} execute together"
+        )
+        if absent:
+            text += f": {waiting_words(lines, state, absent)}"
+        found.append(text + ".")
+    return found
 
 
 def _deadlock_advice(state: BlockState, alive: Sequence[int]) -> str:

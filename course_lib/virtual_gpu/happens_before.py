@@ -76,6 +76,7 @@ from course_lib.virtual_gpu.records import (
     RACE_BLOCK,
     RACE_BYTES,
     RACE_COUNT,
+    RACE_FILL,
     RACE_FIRST_GROUP,
     RACE_FIRST_KIND,
     RACE_FIRST_SITE,
@@ -135,6 +136,7 @@ W_SITE = 2
 W_WHO = 3  # thread, and from bit 16 the flags
 W_SOURCE = 2  # 64-bit slot: where a copy's bytes come from
 CELL_STRONG = 6  # 1: strong writes are among the records
+CELL_FILLS = 7  # twice the plain writes and copies so far, plus 1 where the last found reads
 CELL_RECORD = 32  # byte offset of the first record of a read or strong access
 # Record, here and in the pool: 32-bit slots. A record of column 0 is free for the next access.
 R_COLUMN, R_VALUE, R_SITE, R_WHO, R_MASK = 0, 1, 2, 3, 4
@@ -146,7 +148,7 @@ RACES_AT_FIRST = 64
 __all__ = [
     "ASYNC_PROXY", "ATOMIC", "COLUMN_BULK", "COLUMN_COPY", "COLUMN_MBARRIER", "COLUMN_THREAD",
     "COLUMN_WGMMA", "NO_SOURCE", "WRITES", "access", "acquire", "begin_block", "clear_vector",
-    "complete", "copy_vector", "join_vector", "mark_vector", "new_column", "new_vector",
+    "complete", "copy_vector", "join_vector", "known", "mark_vector", "new_column", "new_vector",
     "plain_access", "proxy_fence", "release",
 ]  # fmt: skip
 
@@ -247,6 +249,14 @@ def complete(block, thread, column, value):
 
 
 @native
+def known(block, thread, column):
+    """The value that `thread` knows `column` to have reached; 0 where nothing is checked."""
+    if not checks(block):
+        return 0
+    return max(load32(base_of(block), column), load32(clock_of(block, thread), column))
+
+
+@native
 def proxy_fence(block, thread):
     """fence.proxy.async by one thread."""
     if checks(block) and load64(load64(block, B_CORE), K_PROXIES) != 0:
@@ -338,6 +348,7 @@ def check_write(block, thread, cell, at, site, flags, column, value, source):
         report(
             block, thread, at, writer - 1, load32(cell, W_VALUE), load32(cell, W_SITE), who,
             load64(cell, W_SOURCE), site, flags, column, value, source, missing,
+            load32(cell, CELL_FILLS),
         )  # fmt: skip
 
 
@@ -350,13 +361,14 @@ def check_record(block, thread, cell, record, at, site, flags, column, value, so
     epoch = load32(record, R_VALUE)
     who = load32(record, R_WHO)
     before = load64(cell, W_SOURCE)
+    fill = (load32(cell, CELL_FILLS) | 1) + 2
     mask = load32(record, R_MASK)
     if mask == 0:
         missing = missing_of(block, thread, first, epoch, who, flags)
         if missing != 0:
             report(
                 block, thread, at, first, epoch, load32(record, R_SITE), who, before,
-                site, flags, column, value, source, missing,
+                site, flags, column, value, source, missing, fill,
             )  # fmt: skip
         return
     if not flags & ASYNC_PROXY:
@@ -370,7 +382,7 @@ def check_record(block, thread, cell, record, at, site, flags, column, value, so
             if missing != 0:
                 report(
                     block, thread, at, other, epoch, load32(record, R_SITE), actor, before,
-                    site, flags, column, value, source, missing,
+                    site, flags, column, value, source, missing, fill,
                 )  # fmt: skip
 
 
@@ -417,6 +429,9 @@ def write_cell(block, thread, cell, at, site, flags, column, value, source):
     """A plain write or a copy's: it is checked against everything and forgets the reads before."""
     check_write(block, thread, cell, at, site, flags, column, value, source)
     first = cell + CELL_RECORD
+    found_reads = 0
+    if load32(first, R_COLUMN) != 0 or load64(first, R_NEXT) != 0:
+        found_reads = 1
     if load32(first, R_COLUMN) != 0:
         check_record(block, thread, cell, first, at, site, flags, column, value, source)
         store32(first, R_COLUMN, 0)
@@ -430,6 +445,7 @@ def write_cell(block, thread, cell, at, site, flags, column, value, source):
             record = following
         store64(first, R_NEXT, 0)
     store32(cell, CELL_STRONG, 0)
+    store32(cell, CELL_FILLS, (load32(cell, CELL_FILLS) & ~1) + 2 + found_reads)
     store32(cell, W_COLUMN, column + 1)
     store32(cell, W_VALUE, value)
     store32(cell, W_SITE, site)
@@ -533,7 +549,7 @@ def next_chunk(block, chunk):
 @native
 def report(
     block, thread, at, column, value, first_site, who, first_source,
-    site, flags, second_column, second_value, source, missing,
+    site, flags, second_column, second_value, source, missing, fill,
 ):  # fmt: skip
     """One more pair of unordered accesses; the first pair of each cause is kept with its facts."""
     core = load64(block, B_CORE)
@@ -571,6 +587,7 @@ def report(
     store64(race, RACE_SECOND_THREAD, load64(thread, T_THREAD))
     store64(race, RACE_SECOND_GROUP, second_value - 1 if second_kind >> 8 != COLUMN_THREAD else -1)
     store64(race, RACE_SECOND_SOURCE, source)
+    store64(race, RACE_FILL, fill)
 
 
 @native

@@ -22,10 +22,12 @@ from course_lib.virtual_gpu.records import (
     B_PARKED,
     K_CHECK,
     K_MBARRIER_CYCLES,
+    KEPT_PHASES,
     M_ALIVE,
     M_CLOCK,
     M_COLUMN,
     M_COMPLETED,
+    M_COUNTED,
     M_CURRENT,
     M_EXPECTED,
     M_FLYING,
@@ -111,6 +113,12 @@ def changed(block):
 
 
 @native
+def completed_vector(record, phases):
+    """The vector of the first `phases` phases, one of the last KEPT_PHASES."""
+    return load64(record, M_COMPLETED) + phases % KEPT_PHASES
+
+
+@native
 def complete_if_due(block, record):
     """Complete the phase where no arrival and no byte is missing.
 
@@ -127,9 +135,11 @@ def complete_if_due(block, record):
     store64(record, M_READY, load64(record, M_CLOCK))
     store64(record, M_PROMISED, 0)
     if load64(load64(block, B_CORE), K_CHECK):
-        completed = load64(record, M_COMPLETED)
         current = load64(record, M_CURRENT)
+        completed = completed_vector(record, phase)
+        happens_before.copy_vector(block, completed, completed_vector(record, phase - 1))
         happens_before.join_vector(block, completed, current)
+        happens_before.mark_vector(block, completed, load64(record, M_COUNTED), phase)
         if load64(record, M_FLYING) == 0:
             happens_before.mark_vector(block, completed, load64(record, M_COLUMN), phase)
         happens_before.clear_vector(block, current)
@@ -215,13 +225,17 @@ def rt_mbarrier_init(block, thread, offset, count, site):
 
 @native
 def _new_clocks(block, thread, record, number, fresh):
-    """Vectors and a column of its own for a new mbarrier; a reused one gets a fresh column."""
+    """Vectors and columns of its own for a new mbarrier; a reused one gets fresh columns."""
     if fresh:
         store64(record, M_CURRENT, happens_before.new_vector(block))
         store64(record, M_COMPLETED, happens_before.new_vector(block))
+        for _ in range(KEPT_PHASES - 1):  # vectors made in a row have numbers in a row
+            happens_before.new_vector(block)
     happens_before.clear_vector(block, load64(record, M_CURRENT))
-    happens_before.clear_vector(block, load64(record, M_COMPLETED))
+    for phase in range(KEPT_PHASES):
+        happens_before.clear_vector(block, completed_vector(record, phase))
     store64(record, M_COLUMN, happens_before.new_column(block, COLUMN_MBARRIER, number))
+    store64(record, M_COUNTED, happens_before.new_column(block, COLUMN_MBARRIER, number))
 
 
 @native
@@ -290,6 +304,22 @@ def is_over(record, operand, by_parity):
 
 
 @native
+def learned_phases(block, thread, record, operand, by_parity):
+    """How many phases a wait that succeeds has shown to be over, whatever the schedule.
+
+    A token names its phase. A parity names none: the thread that knows of k phases learns nothing
+    where the next phase's parity is another one anyway (the wait may return at once), and of one
+    phase more where it is the same. That this run is further on is luck.
+    """
+    known = happens_before.known(block, thread, load64(record, M_COUNTED))
+    if by_parity:
+        phases = known if (known & 1) != (operand & 1) else known + 1
+    else:
+        phases = max(known, (operand >> TOKEN_BITS) + 1)
+    return max(phases, load64(record, M_PHASE) - KEPT_PHASES + 1)
+
+
+@native
 def passes(block, thread, offset, operand, by_parity, relaxed, site):
     """1 where a wait succeeds, 0 where it does not yet, or a negative answer."""
     number = use(block, thread, offset, site)
@@ -300,7 +330,8 @@ def passes(block, thread, offset, operand, by_parity, relaxed, site):
         return 0
     core = load64(block, B_CORE)
     if load64(core, K_CHECK) and not relaxed:
-        happens_before.acquire(block, thread, load64(record, M_COMPLETED))
+        phases = learned_phases(block, thread, record, operand, by_parity)
+        happens_before.acquire(block, thread, completed_vector(record, phases))
     return 1
 
 

@@ -17,8 +17,10 @@ from course_lib.virtual_gpu.records import (
     W_BARRIER,
     W_COLLECTIVE,
     W_EXITED,
+    W_MATRIX,
     W_PARKED,
     W_READY,
+    W_WGMMA,
 )
 from course_lib.virtual_gpu.session import BlockState, Worker
 
@@ -222,6 +224,12 @@ def waits_in_collective(state: BlockState, number: int) -> bool:
     return bool(int(state.warps[number // 32][W_COLLECTIVE]) >> (number % 32) & 1)
 
 
+def waits_at_matrix(state: BlockState, number: int) -> bool:
+    """Does a thread wait at a matrix instruction for the rest of its warp or warpgroup?"""
+    record = state.warps[number // 32]
+    return bool((int(record[W_MATRIX]) | int(record[W_WGMMA])) >> (number % 32) & 1)
+
+
 def is_parked(state: BlockState, number: int) -> bool:
     """Does a thread wait for a phase of an mbarrier?"""
     return bool(int(state.warps[number // 32][W_PARKED]) >> (number % 32) & 1)
@@ -235,6 +243,12 @@ def has_exited(state: BlockState, number: int) -> bool:
     return bool(int(state.warps[number // 32][W_EXITED]) >> (number % 32) & 1)
 
 
+def matrix_group(state: BlockState, number: int) -> str:
+    """Who executes the matrix instruction together that a thread waits at."""
+    of_warpgroup = int(state.warps[number // 32][W_WGMMA]) >> (number % 32) & 1
+    return "warpgroup" if of_warpgroup else "warp"
+
+
 def waiting_words(lines: Lines, state: BlockState, numbers: Sequence[int]) -> str:
     """Where these threads are, in words."""
     parts = []
@@ -245,6 +259,8 @@ def waiting_words(lines: Lines, state: BlockState, numbers: Sequence[int]) -> st
             doing = f"{verb} at barrier {int(state.threads[one][T_A0]) % BARRIER_COUNT}"
         elif waits_in_collective(state, one):
             doing = f"{verb} in a warp-wide operation"
+        elif waits_at_matrix(state, one):
+            doing = f"{verb} for the rest of the {matrix_group(state, one)}"
         elif is_parked(state, one):
             doing = f"{verb} for an mbarrier"
         elif is_ready(state, one):

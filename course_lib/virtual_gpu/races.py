@@ -45,8 +45,9 @@ class RawRace:
     """Two accesses that no ordering joins, the first found of ``count`` pairs with this cause.
 
     ``block`` is the linear block index; ``offset`` and ``bytes`` lie in its shared memory;
-    ``first``
-    and ``second`` are in the order of the run.
+    ``first`` and ``second`` are in the order of the run. ``fill`` numbers the writes of those bytes
+    from 1, for a race of a read and a write: 1 says that nothing was there to be overwritten.
+    ``found_reads``: some reads of what lay there came before that write.
     """
 
     block: int
@@ -56,3 +57,5 @@ class RawRace:
     second: RawAccess
     missing: str
     count: int = 1
+    fill: int = 0
+    found_reads: bool = False

@@ -203,7 +203,7 @@ K_SLOTS = 128
 RACE_FIRST_SITE, RACE_FIRST_KIND, RACE_SECOND_SITE, RACE_SECOND_KIND, RACE_MISSING = range(5)
 RACE_COUNT, RACE_BLOCK, RACE_OFFSET, RACE_BYTES = range(5, 9)
 RACE_FIRST_THREAD, RACE_FIRST_GROUP, RACE_FIRST_SOURCE = range(9, 12)
-RACE_SECOND_THREAD, RACE_SECOND_GROUP, RACE_SECOND_SOURCE = range(12, 15)
+RACE_SECOND_THREAD, RACE_SECOND_GROUP, RACE_SECOND_SOURCE, RACE_FILL = range(12, 16)
 RACE_SLOTS = 16
 
 # --- record of a warpgroup (wgmma) ------------------------------------------------------------
@@ -316,16 +316,18 @@ M_NEXT_EXPECTED = 5  # arrivals of the next phase (arrive_drop lowers it)
 M_CLOCK = 6  # virtual cycle of this phase's latest arrival or landing
 M_READY = 7  # virtual cycle at which the last phase completed
 M_SITE = 8  # where it was initialised
-M_COLUMN = 9
+M_COLUMN = 9  # phases whose copies have all landed
 M_CURRENT = 10  # vector of this phase's arrivals
-M_COMPLETED = 11  # vector of all completed phases
+M_COMPLETED = 11  # first of KEPT_PHASES vectors: the first k phases, at index k % KEPT_PHASES
 M_INIT_THREAD = 12
 M_ALIVE = 13  # 0 after mbarrier.inval
 M_PROMISED = 14  # bytes that expect_tx has announced in this phase
 M_FLYING = 15  # bytes of issued copies that have not landed
 M_LAST_SITE = 16  # the last arrival
+M_COUNTED = 17  # column of the phases that are over
 M_SLOTS = 18
 MBARRIER_BYTES = M_SLOTS * 8
+KEPT_PHASES = 8  # what a wait learns is told apart for so many phases back
 MAX_MBARRIERS = 4096
 
 # Record of one bulk copy in flight.

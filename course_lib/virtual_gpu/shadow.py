@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from course_lib.virtual_gpu.records import (
     RACE_BLOCK,
     RACE_BYTES,
     RACE_COUNT,
+    RACE_FILL,
     RACE_FIRST_GROUP,
     RACE_FIRST_KIND,
     RACE_FIRST_SITE,
@@ -268,6 +270,8 @@ def _races_of(core: np.ndarray) -> Iterator[RawRace]:
             second=_access(row, _SECOND),
             missing=MISSING[int(row[RACE_MISSING])],
             count=int(row[RACE_COUNT]),
+            fill=int(row[RACE_FILL]) >> 1,
+            found_reads=bool(row[RACE_FILL] & 1),
         )
 
 
@@ -281,8 +285,6 @@ def collect_races(cores: Iterable[np.ndarray]) -> list[RawRace]:
         if other is not None:
             total = race.count + other.count
             kept = min(race, other, key=lambda r: r.block)
-            race = RawRace(
-                kept.block, kept.offset, kept.bytes, kept.first, kept.second, kept.missing, total
-            )
+            race = replace(kept, count=total)
         found[cause] = race
     return sorted(found.values(), key=lambda r: (r.block, r.first.site, r.second.site, r.missing))

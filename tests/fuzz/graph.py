@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from fuzz.programs import Program, Statement
 from fuzz.text import LOGS, value_of
 
+FOLLOWED_PHASES = 8
+"""The checker tells phases apart for so long (docs/memory_model.md, assumption 6)."""
+
 Log = Mapping[tuple[int, int], tuple[int, int]]
 """(statement, thread) to (ticket, value)."""
 
@@ -40,6 +43,22 @@ class Access:
     proxy: bool
 
 
+@dataclass(frozen=True)
+class Wait:
+    """A wait that succeeded while `over` phases were over. It names `token`, or else a parity."""
+
+    mbarrier: int
+    parity: int
+    token: int | None
+    over: int
+
+    def learned(self, known: int) -> int:
+        """Phases that must be over, for a thread that knows of `known`."""
+        if self.token is not None:
+            return max(known, self.token + 1)
+        return known if known & 1 != self.parity else known + 1
+
+
 @dataclass
 class Flag:
     """What one thread's strong accesses to one flag mean for later ones."""
@@ -61,6 +80,7 @@ class Graph:
     bulks: dict[int, list[list[int]]] = field(default_factory=dict)
     products: list[list[int]] = field(default_factory=lambda: [[]])
     phases: dict[tuple[int, int], int] = field(default_factory=dict)  # (mbarrier, phase) to node
+    waits: dict[int, Wait] = field(default_factory=dict)  # by the node after it
     flags: dict[tuple[int, int], Flag] = field(default_factory=dict)  # (flag, thread)
     fences: dict[int, int] = field(default_factory=dict)  # a thread's last fence
     seen: dict[int, list[int]] = field(default_factory=dict)  # for a thread's next fence
@@ -106,7 +126,7 @@ def build(program: Program, log: Log) -> Graph:
         graph.last[thread] = []
         graph.copies[thread] = [[]]
         graph.bulks[thread] = [[]]
-    placed = phases_of(program, log)
+    placed, tokens = phases_of(program, log)
     for value in written_values(program):
         graph.writes[value] = (graph.node(), [])
     exited: set[int] = set()
@@ -115,8 +135,43 @@ def build(program: Program, log: Log) -> Graph:
         if statement.kind == "exit":
             exited.update(threads)
         else:
-            add_statement(graph, number, statement, threads, log, placed)
+            add_statement(graph, number, statement, threads, log, placed, tokens)
+    learn(graph)
     return graph
+
+
+def learn(graph: Graph) -> None:
+    """Adds an edge from the latest phase that each wait must have seen: what its thread knows
+    of the mbarrier by then follows from the nodes before it."""
+    ends = {node: (mbarrier, phase + 1) for (mbarrier, phase), node in graph.phases.items()}
+    known: dict[int, dict[int, int]] = {}
+    waits = dict(graph.waits)
+    todo = list(range(len(graph.edges)))[::-1]
+    while todo:
+        node = todo[-1]
+        ahead = [n for n in graph.edges[node] if n not in known]
+        if node in known or ahead:
+            todo += ahead if node not in known else []
+            if node in known:
+                todo.pop()
+            continue
+        merged: dict[int, int] = {}
+        for source in graph.edges[node]:
+            for mbarrier, phases in known[source].items():
+                merged[mbarrier] = max(phases, merged.get(mbarrier, 0))
+        if node in waits:
+            wait = waits.pop(node)
+            phases = wait.learned(merged.get(wait.mbarrier, 0))
+            if wait.over - phases >= FOLLOWED_PHASES:
+                raise Undecided
+            if phases:
+                graph.edges[node].append(graph.phases[wait.mbarrier, phases - 1])
+                continue  # once more, with what that phase brings
+        if node in ends:
+            mbarrier, phases = ends[node]
+            merged[mbarrier] = max(phases, merged.get(mbarrier, 0))
+        known[node] = merged
+        todo.pop()
 
 
 def written_values(program: Program) -> list[int]:
@@ -130,7 +185,7 @@ def written_values(program: Program) -> list[int]:
 
 def add_statement(
     graph: Graph, number: int, s: Statement, threads: list[int], log: Log,
-    placed: Mapping[tuple[int, int], int],
+    placed: Mapping[tuple[int, int], int], tokens: Mapping[tuple[int, int], int],
 ) -> None:  # fmt: skip
     kind = s.kind
     if kind == "wgmma":
@@ -152,7 +207,8 @@ def add_statement(
             if s.kind not in LOGS or (number, thread) in log:
                 value = log.get((number, thread), (0, 0))[1]
                 phase = placed.get((number, thread), s.phase)
-                add_one(graph, number, s, thread, value, phase)
+                token = tokens.get((number, thread))
+                add_one(graph, number, s, thread, value, phase, token)
 
 
 def meet(graph: Graph, arriving: list[int], waiting: list[int]) -> None:
@@ -162,7 +218,10 @@ def meet(graph: Graph, arriving: list[int], waiting: list[int]) -> None:
         graph.last[thread] = [node]
 
 
-def add_one(graph: Graph, number: int, s: Statement, thread: int, value: int, phase: int) -> None:
+def add_one(
+    graph: Graph, number: int, s: Statement, thread: int, value: int, phase: int,
+    token: int | None,
+) -> None:  # fmt: skip
     """A statement that each thread executes by itself."""
     kind = s.kind
     if kind in ON_MBARRIERS or kind == "init":
@@ -195,7 +254,9 @@ def add_one(graph: Graph, number: int, s: Statement, thread: int, value: int, ph
     elif kind in ("wait phase", "test phase"):
         over = kind == "wait phase" or value
         if over and s.order != "relaxed" and phase >= 0:
-            graph.last[thread].append(graph.phase(s.mbarrier, phase))
+            graph.phase(s.mbarrier, phase)
+            parity = s.number if kind == "test phase" else s.phase & 1
+            graph.waits[graph.step(thread)] = Wait(s.mbarrier, parity, token, phase + 1)
     elif kind == "fence":
         graph.last[thread] += graph.seen.pop(thread, [])
         graph.fences[thread] = graph.step(thread)
@@ -231,13 +292,18 @@ class Undecided(Exception):
     """The log does not say during which phase a test that had to wait succeeded."""
 
 
-def phases_of(program: Program, log: Log) -> dict[tuple[int, int], int]:
+Placed = dict[tuple[int, int], int]
+
+
+def phases_of(program: Program, log: Log) -> tuple[Placed, Placed]:
     """The phase that each logged operation on an mbarrier belongs to; of a test that succeeded the
-    last that was over. From the order of the operations alone, by PTX's rules for phases."""
+    last that was over. And the phase that each test by a token names. From the order of the
+    operations alone, by PTX's rules for phases."""
     pending: dict[int, list[int]] = {}  # by mbarrier: missing arrivals, of the next phase, bytes
     begins: dict[int, list[int]] = {}  # by mbarrier: the ticket before the first of each phase
     tokens: dict[int, int] = {}  # by thread: the phase of its latest arrival
-    placed = {}
+    placed: Placed = {}
+    named: Placed = {}
     for ticket, (number, thread), value in sorted((t, key, v) for key, (t, v) in log.items()):
         s = program.statements[number]
         if s.kind == "init":
@@ -251,6 +317,8 @@ def phases_of(program: Program, log: Log) -> dict[tuple[int, int], int]:
             if value:
                 parity = s.number if s.number >= 0 else None
                 check_test(begins[s.mbarrier], value, parity, tokens.get(thread, 0))
+                if parity is None:
+                    named[number, thread] = tokens.get(thread, 0)
             continue
         state = pending[s.mbarrier]
         if s.kind in ("arrive phase", "drop phase"):
@@ -261,7 +329,7 @@ def phases_of(program: Program, log: Log) -> dict[tuple[int, int], int]:
         if state[0] == 0 and state[2] == 0:
             state[0] = state[1]
             begins[s.mbarrier].append(ticket)
-    return placed
+    return placed, named
 
 
 def check_test(begins: list[int], began: int, parity: int | None, token: int) -> None:

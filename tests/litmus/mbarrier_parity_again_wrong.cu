@@ -1,0 +1,19 @@
+// Parity 0 is that of phases 0 and 2: the wait may return after the first of them.
+extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
+    __shared__ Mbarrier turn;
+    __shared__ unsigned s;
+    const unsigned t = threadIdx.x;
+    const bool takes_part = t == 0 || t == 64;
+    if (t == 0) init(&turn, 2);
+    __syncthreads();
+    for (unsigned phase = 0; phase < 2 && takes_part; ++phase) {
+        arrive(&turn);
+        wait(&turn, phase);
+    }
+    if (t == 0) s = in[0];
+    if (takes_part) arrive(&turn);
+    if (t == 32) {
+        wait(&turn, 0);
+        out[0] = s;
+    }
+}
