@@ -39,6 +39,8 @@ from course_lib.virtual_gpu.flow import (
 DATA = "input data"
 """The one taint that is no matter of the schedule: values that were loaded from global memory."""
 
+FLAG = "a volatile or relaxed load"
+
 _SPECIALS = {
     "%clock": "a clock", "%globaltimer": "a clock", "%smid": "the number of the SM (%smid)",
     "%nsmid": "the number of SMs (%nsmid)", "%warpid": "%warpid", "%gridid": "%gridid",
@@ -88,6 +90,11 @@ def dependence(module: Module, name: str) -> Dependence:
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
     return _kept[key]
+
+
+def decides_by_flags(kernel: FlatKernel) -> bool:
+    """Does a branch, an address or a barrier depend on what a volatile or relaxed load gave?"""
+    return any(FLAG in reason for reason in dependence(kernel.module, kernel.name).reasons)
 
 
 class _Analysis:
@@ -327,7 +334,7 @@ class _Analysis:
             return {"__activemask()"}
         if item.family == "ld" and _space(item) != "param":
             if any(word in words for word in ("volatile", "relaxed", "acquire", "mmio")):
-                return {"a volatile or relaxed load"}
+                return {FLAG}
             if _space(item) in ("global", "generic"):
                 if self.roots(item) & self.written:
                     return {DATA, "memory that the kernel also writes"}

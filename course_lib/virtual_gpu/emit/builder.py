@@ -22,6 +22,7 @@ from course_lib.ptx.parse import (
     Vector,
 )
 from course_lib.virtual_gpu import abi, shadow
+from course_lib.virtual_gpu.dependence import decides_by_flags
 from course_lib.virtual_gpu.emit import helpers
 from course_lib.virtual_gpu.flow import FlatKernel, Unsupported
 from course_lib.virtual_gpu.shadow import orders_by_words
@@ -84,6 +85,8 @@ class Builder:
         self.kernel, self.timed, self.checked = kernel, timed, checked
         #: checked build: strong accesses order threads where something acquires or releases
         self.orders_words = bool(checked) and orders_by_words(kernel)
+        #: checked build: volatile accesses are checked like ordinary ones
+        self.volatile_is_data = checked == abi.CHECK_SHARED and not decides_by_flags(kernel)
         self.access_flags = 0  #: checked build: flags of a strong access that is being emitted
         self.types = kernel.registers
         self.lines: list[str] = []

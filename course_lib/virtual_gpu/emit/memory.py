@@ -50,6 +50,11 @@ def is_strong(i: Instruction) -> bool:
     return any(word in shadow.STRONG for word in i.modifiers)
 
 
+def _data_only(e: Builder, i: Instruction) -> bool:
+    """Is it a volatile access in a kernel that decides nothing by one? Then it signals nothing."""
+    return e.volatile_is_data and "volatile" in i.modifiers
+
+
 def holds_blocks(i: Instruction) -> bool:
     """Does the scope of a strong access or fence hold other blocks? Ours has clusters of one."""
     return not any(word in ("cta", "cluster") for word in i.modifiers)
@@ -112,7 +117,7 @@ def load(e: Builder, i: Instruction) -> None:
     size = BITS[kind] // 8
     elements = _elements(i.operands[0])
     count = _vector_width(e, i, elements)
-    strong = is_strong(i)
+    strong = is_strong(i) and not _data_only(e, i)
     e.access_flags = _strong_flags(e, i, shadow.STRONG_READ) if strong else 0
     host, space, address = e.pointer(
         _address(e, i.operands[1]), size * count, space_word(i), abi.ACCESS_READ
@@ -163,7 +168,7 @@ def store(e: Builder, i: Instruction) -> None:
     count = _vector_width(e, i, elements)
     values = [e.value(element, 8 * size) for element in elements]
     declared = space_word(i)
-    strong = is_strong(i)
+    strong = is_strong(i) and not _data_only(e, i)
     e.access_flags = _strong_flags(e, i, shadow.STRONG_WRITE) if strong else 0
     host, space, address = e.pointer(
         _address(e, i.operands[0]), size * count, declared, abi.ACCESS_WRITE
