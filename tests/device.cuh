@@ -71,6 +71,22 @@ DEVICE bool test_wait(u64* b, u32 parity) {
     return done;
 }
 DEVICE void wait(u64* b, u32 parity) { while (!try_wait(b, parity)); }
+DEVICE u64 arrive_token(u64* b) {
+    u64 token;
+    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(token) : "r"(at(b)) : "memory");
+    return token;
+}
+DEVICE u64 drop_token(u64* b) {
+    u64 token;
+    asm volatile("mbarrier.arrive_drop.shared.b64 %0, [%1];" : "=l"(token) : "r"(at(b)) : "memory");
+    return token;
+}
+DEVICE void wait_token(u64* b, u64 token) {
+    u32 over = 0;
+    while (!over)
+        asm volatile("{.reg .pred p; mbarrier.try_wait.shared.b64 p, [%1], %2;"
+                     "selp.u32 %0, 1, 0, p;}" : "=r"(over) : "r"(at(b)), "l"(token) : "memory");
+}
 DEVICE void arrive_behind_copies(u64* b) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at(b)) : "memory");
 }

@@ -1,6 +1,6 @@
 // Two copies, and their phase expects the bytes of both.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier full;
+    __shared__ u64 full;
     __shared__ __align__(16) unsigned s[128];
     const unsigned t = threadIdx.x;
     if (t == 0) init(&full, 1);

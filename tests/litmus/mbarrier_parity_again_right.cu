@@ -1,6 +1,6 @@
 // Phases 0 and 1 are over, and known to be, before thread 32 waits for parity 0: it names phase 2.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier turn;
+    __shared__ u64 turn;
     __shared__ unsigned s;
     const unsigned t = threadIdx.x;
     const bool takes_part = t == 0 || t == 64;

@@ -1,6 +1,6 @@
 // Parity 0 is that of phases 0 and 2: the wait may return after the first of them.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier turn;
+    __shared__ u64 turn;
     __shared__ unsigned s;
     const unsigned t = threadIdx.x;
     const bool takes_part = t == 0 || t == 64;

@@ -1,6 +1,6 @@
 // Thread 32 leaves the barrier after phase 0. What thread 0 wrote for phase 1 takes a wait for phase 1.
 extern "C" __global__ void litmus(const unsigned* in, unsigned* out) {
-    __shared__ Mbarrier turn;
+    __shared__ u64 turn;
     __shared__ unsigned s;
     const unsigned t = threadIdx.x;
     if (t == 0) init(&turn, 2);
