@@ -223,6 +223,7 @@ def test_a_kernel_may_end_with_stores_in_flight():
 
 BOXES = boxes.CASES[::2]
 assert {len(case[2]) for case in BOXES} | {case[4] for case in BOXES} >= {1, 2, 3, 0, 64, 128}
+STORED = [case for case in BOXES if min(case[3]) >= 0]  # the hardware stores no box before it
 FENCED = "proxy_fence();\n    __syncthreads();"
 
 
@@ -247,7 +248,7 @@ def test_tensor_loads_are_ordered_by_their_phase_alone(case):
         assert check(racing, boxes.PARAMETERS, arguments, policy) == {"phase"}
 
 
-@pytest.mark.parametrize("case", BOXES, ids=str)
+@pytest.mark.parametrize("case", STORED, ids=str)
 def test_tensor_stores_need_a_fence_and_a_wait(case):
     body, array, shared, corner = boxed(boxes.STORE, case)
     overwritten = body.rstrip() + "\n    if (threadIdx.x == 0) tile[0] = 1;\n"

@@ -282,11 +282,6 @@ def test_device_info(monkeypatch):
     assert "simulated on the CPU" in str(info) and "<table>" in info._repr_html_()
 
 
-def test_a_cubin_runs_within_its_major_version():
-    assert devices.runs_on("sm_80", (8, 6)) and not devices.runs_on("sm_86", (8, 0))
-    assert devices.runs_on("sm_90", (9, 0)) and not devices.runs_on("sm_90a", (10, 0))
-
-
 def test_launch_without_threads_says_what_to_write():
     with pytest.raises(ValueError, match="--threads 256"):
         compile_kernel(RING).launch(1, np.zeros(4, np.uint32))

@@ -194,6 +194,7 @@ K_BURST_CYCLES = 94  # how long a quiet SM may have saved up its share
 K_SHARED_QUEUE = 102  # address of the queue of the shared-memory unit
 K_ACCESSES = 103  # address of the notes of a warp's accesses to shared memory, by lane
 K_ACCESS_SCRATCH = 104  # address of what shared_unit counts with
+ACCESS_SCRATCH_SLOTS = 128 + 32 * 32  # its parts: shared_unit.LEFT to WORDS
 K_SHUFFLE_CYCLES = 105  # from a shuffle's issue to its value
 K_MBARRIER_CYCLES = 106  # from an arrival at an mbarrier until a waiting thread sees it
 K_WGMMA_LATENCY = 107  # from the end of a wgmma in the tensor cores until a wait ends

@@ -22,7 +22,6 @@ TOTAL = 32  # by lane, accesses of the turn
 OFFSETS = 64  # by lane, where the access that is counted goes
 WANTED = 96  # by bank, how many different words are wanted of it
 WORDS = 128  # by bank, room for those words
-SCRATCH_SLOTS = WORDS + 32 * 32
 OFFSET_MASK = (1 << ACCESS_BYTES_SHIFT) - 1
 
 

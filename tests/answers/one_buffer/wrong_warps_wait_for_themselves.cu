@@ -1,5 +1,5 @@
 // title: waits are of the warp, not of the block
-// scores: results 0, buffer 0, edges 0
+// scores: results 0, buffer 0, edges 2
 // says: Missing ready edge
 // base: right_plain.cu
 <<<<

@@ -1,6 +1,6 @@
 // title: a ring of at most four stages, whatever STAGES says
 // scores: flight 1.5
-// says: S = 5: 3 tiles in flight
+// says: in flight
 // base: right_copy_groups.cu
 <<<<
 #define THREADS 128

@@ -1,6 +1,6 @@
 // title: the wait waits for the tile that was only just begun: right, and no overlap
 // scores: overlap 0
-// says: Which groups does your wait wait for
+// says: a wait for too many
 // base: right_copy_groups.cu
 <<<<
 __pipeline_wait_prior(1);                           // t has landed; t + 1 need not have
