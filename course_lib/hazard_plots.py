@@ -15,14 +15,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
 from course_lib import plots
-from course_lib.plots import INK, MUTED, STYLES
+from course_lib.plots import INK, MISSING, MUTED, STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from course_lib.hazards import Access, Hazard
 
-MISSING = "#D55E00"  # Okabe and Ito's vermillion: no other bar or line here has it
 _LANES = {"load": -0.25, "read": 0.25}
 _HEIGHT = 0.27
 _MOST_STAGES = 8

@@ -359,16 +359,14 @@ def _find(
             continue
         seen += runs
         checked, total = checked + len(blocks), total + shape.blocks(kernel)
-    shapes = len({id(run.problem) for run in seen})
-    scope = Scope(shapes, len(seen), tuple(policies), checked, total, depends, tuple(skipped))
+    shapes = list({id(run.problem): run.problem for run in seen}.values())
+    scope = Scope(len(shapes), len(seen), tuple(policies), checked, total, depends, tuple(skipped))
     report = _report(kernel, seen, scope)
     if global_memory is None:
         global_memory = depends.updates
     if not global_memory or report.memory_errors or report.deadlock or report.errors:
         return report
-    return _with_global(
-        report, kernel, list({id(run.problem): run.problem for run in seen}.values()), policies
-    )
+    return _with_global(report, kernel, shapes, policies)
 
 
 def _with_global(

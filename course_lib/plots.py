@@ -50,6 +50,8 @@ STYLES: Mapping[str, Style] = {
 
 # Okabe and Ito's palette, ordered so that neighbours differ in lightness as well.
 SERIES = ("#0072B2", "#E69F00", "#1b1b1b", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#8c8c8c")
+MISSING = "#D55E00"
+"""A missing edge and what comes of it: vermillion, which no bar of a timeline has."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
 

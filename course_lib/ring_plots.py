@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch, Rectangle
 
 from course_lib import plots
-from course_lib.plots import INK, MUTED, STYLES, Style
+from course_lib.plots import INK, MISSING, MUTED, STYLES, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from course_lib.timeline import Interval, Timeline
-
-OVERWRITTEN = "#D55E00"
-"""Vermillion, as for a missing edge: no bar of a timeline has it."""
 
 STATES = {
     "free": Style("#ffffff", "", MUTED, INK, "free"),
@@ -233,7 +230,7 @@ def draw_overwrites(
         reader = next(place for name, place in lanes.items() if name.startswith(f"warp {one.warp}"))
         box = Rectangle(
             (one.start - origin, lane - 0.45), max(one.end - one.start, 1.0), reader - lane + 0.9,
-            facecolor="none", edgecolor=OVERWRITTEN, linewidth=2.2, zorder=6,
+            facecolor="none", edgecolor=MISSING, linewidth=2.2, zorder=6,
         )  # fmt: skip
         box.set_gid(f"overwritten:{one.tile}:{one.later}:{one.warp}")
         axes.add_patch(box)
@@ -260,6 +257,6 @@ def _say(axes: Axes, one: Overwrite, origin: float, lane: int) -> None:
         f"while warp {one.warp} still reads tile {one.tile} from it",
         xy=((one.start + one.end) / 2 - origin, lane - 0.45), xytext=(0.5, 0.985),
         textcoords="axes fraction", ha="center", va="top", fontsize=9.5, color=INK, zorder=7,
-        bbox={"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": OVERWRITTEN},
-        arrowprops={"arrowstyle": "-", "color": OVERWRITTEN, "linewidth": 1.4},
+        bbox={"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": MISSING},
+        arrowprops={"arrowstyle": "-", "color": MISSING, "linewidth": 1.4},
     )  # fmt: skip

@@ -17,12 +17,11 @@ from course_lib.explore.ring_states import (
     Slot,
     Stay,
 )
-from course_lib.plots import INK, MUTED, STYLES, Style
+from course_lib.plots import INK, MISSING, MUTED, STYLES, Style
 from course_lib.svg import Picture, legend
 
 WIDTH = 980
-ALARM = "#D55E00"  # the colour of a missing edge in hazard_plots too
-_ALARM_STYLE = Style("#ffffff", "x", ALARM, INK, "NOT SAFE")
+_ALARM_STYLE = Style("#ffffff", "x", MISSING, INK, "NOT SAFE")
 STATE_STYLES: dict[str, Style] = {
     FREE: Style("#ffffff", "", "#8c8c8c", MUTED, "free"),
     LOADING: STYLES["load"]._replace(words="loading"),
@@ -107,7 +106,7 @@ def _slot(picture: Picture, slot: Slot, x: float, y: float, width: float, height
         data={"stage": slot.stage, "state": slot.state, "slot-tile": _text(slot.tile)},
     )  # fmt: skip
     if alarm:
-        picture.rect(x, y, width, height, edge=ALARM, line=7)
+        picture.rect(x, y, width, height, edge=MISSING, line=7)
     halo = style.face if style.hatch else ""
     middle = x + width / 2
     picture.text(middle, y + 20, f"stage {slot.stage}", size=13, anchor="middle",
@@ -129,7 +128,7 @@ def _text(tile: int | None) -> str:
 def _banner(picture: Picture, scene: Scene, now: Sequence[Clash], time: float, y: float) -> None:
     """What is wrong at this moment, or where in time something is."""
     if now:
-        picture.rect(4, y - 20, WIDTH - 8, 30, fill=ALARM, edge=INK)
+        picture.rect(4, y - 20, WIDTH - 8, 30, fill=MISSING, edge=INK)
         picture.text(14, y, "⚠ " + clash_words(now[0], scene.confirmed), size=14.5, bold=True,
                      color="#ffffff")  # fmt: skip
     elif scene.clashes:
@@ -196,7 +195,7 @@ def _lanes(picture: Picture, scene: Scene, time: float, y: float) -> None:
         if begin <= clash.start < end:
             x, top = left + (clash.start - begin) * scale, y + clash.stage * step
             size = max((min(clash.end, end) - clash.start) * scale, 3)
-            picture.rect(x, top, size, step - 2, edge=ALARM, line=4)
+            picture.rect(x, top, size, step - 2, edge=MISSING, line=4)
     bottom = y + scene.stages * step
     x = left + (time - begin) * scale
     picture.line(x, y - 8, x, bottom + 4, INK, 2.5)

@@ -147,11 +147,12 @@ class _Analysis:
         while changed:
             changed = False
             for _, item, uses, definitions in self.items:
-                if item.family == "ld" and "param" not in item.modifiers:
+                # What no 64-bit parameter gives, such as how many tiles there are, is no array.
+                if item.family == "ld" and not (
+                    "param" in item.modifiers and item.opcode.endswith("64")
+                ):
                     continue
                 found: set[str] = set().union(*(self.pointers[r] for r in uses))
-                if item.family == "ld" and not item.opcode.endswith("64"):
-                    continue  # a number, such as how many tiles there are, is no array
                 if item.family == "ld":
                     found |= {
                         o.base.name

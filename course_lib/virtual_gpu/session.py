@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from course_lib.ptx.parse import Module
-from course_lib.virtual_gpu import printing, records, runtime, shadow
+from course_lib.virtual_gpu import printing, runtime, shadow
 from course_lib.virtual_gpu.abi import (
     ACCESS_LOG,
     B_ACCESSES,
@@ -54,6 +54,7 @@ from course_lib.virtual_gpu.machine import Machine
 from course_lib.virtual_gpu.memory import AddressSpace, aligned_bytes
 from course_lib.virtual_gpu.records import (
     ACC_SLOTS,
+    ACCESS_SCRATCH_SLOTS,
     B_BARRIERS,
     B_BULK_CAPACITY,
     B_BULKS,
@@ -371,7 +372,7 @@ class Worker:
         self.core[K_SECTORS] = address_of(sectors)
         self.core[K_LINES] = address_of(lines)
         accesses = np.zeros((32, ACCESS_LOG), np.int64)
-        scratch = np.zeros(records.ACCESS_SCRATCH_SLOTS, np.int64)
+        scratch = np.zeros(ACCESS_SCRATCH_SLOTS, np.int64)
         self.core[K_ACCESSES] = self.records[:, B_ACCESSES] = address_of(accesses)
         self.core[K_ACCESS_SCRATCH] = address_of(scratch)
         self._keep += [queues, rings, sectors, lines, accesses, scratch]

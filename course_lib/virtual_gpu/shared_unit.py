@@ -3,9 +3,10 @@
 The unit serves one warp instruction after another, for all four schedulers. It has 32 banks of
 4 bytes, so an instruction takes a cycle for each different word that its lanes want of one bank;
 and it passes 128 bytes per cycle to or from the registers, so 16 bytes a lane take four cycles even
-where lanes share words (measured on the H200: shared_* of h200.json). Where all lanes are in pairs,
-next to each other or two apart, that want the same, one transfer serves both (NVIDIA's developer
-forum, thread 77228, for compute capability 7.x; taken over for the H200).
+where lanes share words (shared_* of h200.json). Where all lanes are in pairs, next to each other or
+two apart, that want the same, one transfer serves both: NVIDIA's developer forum, thread 77228, for
+compute capability 7.x. Both rules for shared words were measured on the H200 since, and do not hold
+there: it counts different words of a bank and nothing else (docs/virtual_clock.md).
 
 Lanes are simulated one after another. So each notes its accesses, and when its warp's turn is over
 the lanes' notes are put side by side again: lanes at the same instruction made one access.
